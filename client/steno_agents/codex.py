@@ -10,7 +10,7 @@ ordinal `forked_from_ordinal_exclusive`. Those records get negative places here.
 Source for forks: files of Codex 0.171.0 and the requests that it made.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -59,13 +59,13 @@ class Codex(ForeignTranscript):
 
     program: ClassVar[str] = "Codex"
     stream: ClassVar[str] = "codex"
+    resume: ClassVar[tuple[str, ...]] = ("codex", "resume")
     record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"token_count"', b'"turn_context"')
     index: ClassVar[Index | None] = Index("session_index.jsonl", "id", "thread_name")
 
     def __init__(self) -> None:
         super().__init__()
-        self._name: str | None = None
         self._has_prompt = False
         self._live: list[int] = []
         # Bytes of each prompt of a person, and the places of what Codex writes before one.
@@ -120,16 +120,6 @@ class Codex(ForeignTranscript):
         identity = f"sum {whole}" if isinstance(whole, int) else None
         return Spent(tokens, identity, is_unique=False)
 
-    @classmethod
-    def resuming(cls, session: str) -> Sequence[str]:
-        """`codex resume`."""
-        return ("codex", "resume", session)
-
-    @property
-    def own_title(self) -> str | None:
-        """The name of the thread."""
-        return self._name
-
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Learn session, directory and name, and follow the history."""
         self._records += 1
@@ -144,7 +134,7 @@ class Codex(ForeignTranscript):
             self.session = self.session or text_field(record, "id")
         match kind:
             case "session_meta":
-                self._name = text_field(payload, "thread_name") or self._name
+                self._title = text_field(payload, "thread_name") or self._title
                 if not self._has_prompt and _instructions(payload) is not None:
                     self._has_prompt = True
                     self._live.insert(0, place)
@@ -200,7 +190,7 @@ class Codex(ForeignTranscript):
         return other.record(its)
 
     def _event(self, place: int, event: dict[str, Any]) -> None:
-        self._name = text_field(event, "thread_name") or self._name
+        self._title = text_field(event, "thread_name") or self._title
         match event.get("type"):
             case "token_count" if _tokens(event):
                 self._live.append(place)

@@ -13,7 +13,7 @@ requests that it made.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, ClassVar, Final
 
@@ -43,6 +43,7 @@ class CopilotCli(ForeignTranscript):
 
     program: ClassVar[str] = "GitHub Copilot CLI"
     stream: ClassVar[str] = "copilot-cli"
+    resume: ClassVar[tuple[str, ...]] = ("copilot", "--resume")
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"session.usage_record"',)
     title_file: ClassVar[str | None] = "workspace.yaml"
 
@@ -88,20 +89,10 @@ class CopilotCli(ForeignTranscript):
         return Spent(tokens, text_field(record, "id"), text_field(usage, "model"))
 
     @classmethod
-    def resuming(cls, session: str) -> Sequence[str]:
-        """`copilot --resume`."""
-        return ("copilot", "--resume", session)
-
-    @classmethod
     def title_in(cls, content: str) -> str | None:
         """The name in the description of the session, one line of YAML."""
         found = _NAME.search(content)
         return None if found is None else found[1].strip("'\"") or None
-
-    @property
-    def own_title(self) -> str | None:
-        """None: the title is in another file."""
-        return None
 
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Learn session and directory, and follow the conversation."""

@@ -14,7 +14,7 @@ Source: files of Gemini CLI 0.61.0 and the requests that it made, and its `loadC
 and `convertSessionToClientHistory` (https://github.com/google-gemini/gemini-cli).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from steno_agents.gemini_contents import (
@@ -51,11 +51,11 @@ class GeminiCli(ForeignTranscript):
 
     program: ClassVar[str] = "Gemini CLI"
     stream: ClassVar[str] = "gemini-cli"
+    resume: ClassVar[tuple[str, ...]] = ("gemini", "--resume")
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"tokens"',)
 
     def __init__(self) -> None:
         super().__init__()
-        self._summary: str | None = None
         self._ids: dict[str, Any] = {}
         self._live: list[int] = []
 
@@ -91,23 +91,13 @@ class GeminiCli(ForeignTranscript):
         tokens = tokens_of(usage, "input", "cached", "total")
         return Spent(tokens, text_field(record, "id"), text_field(record, "model"))
 
-    @classmethod
-    def resuming(cls, session: str) -> Sequence[str]:
-        """`gemini --resume`."""
-        return ("gemini", "--resume", session)
-
-    @property
-    def own_title(self) -> str | None:
-        """The summary that the program made."""
-        return self._summary
-
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Follow the messages and their changes."""
         self._records += 1
         change = object_field(record, "$set")
         self.session = self.session or text_field(record, "sessionId")
         for each in (record, change):
-            self._summary = text_field(each, "summary") or self._summary
+            self._title = text_field(each, "summary") or self._title
             directories = each.get("directories")
             if is_array(directories) and directories:
                 self.work_dir = self.work_dir or text_field({"first": directories[0]}, "first")

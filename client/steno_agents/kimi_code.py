@@ -153,11 +153,6 @@ class KimiCode(ForeignTranscript):
             return text_field(state, "title") if is_object(state) else None
         return None
 
-    @property
-    def own_title(self) -> str | None:
-        """None: the title is in another file."""
-        return None
-
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Learn the directory, and follow the context."""
         self._records += 1

@@ -100,7 +100,6 @@ class Opencode(ForeignTranscript):
 
     def __init__(self) -> None:
         super().__init__()
-        self._title: str | None = None
         self._revert: dict[str, Any] = {}
         self._entries: dict[str, _Entry] = {}
         self._owners: dict[str, str] = {}
@@ -149,11 +148,6 @@ class Opencode(ForeignTranscript):
     def resuming(cls, session: str) -> Sequence[str]:
         """`opencode --session`, also of a subagent."""
         return ("opencode", "--session", session.rpartition("/")[2])
-
-    @property
-    def own_title(self) -> str | None:
-        """The title that a model or the user gave."""
-        return self._title
 
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Learn session, directory and title, and collect the messages with their parts."""

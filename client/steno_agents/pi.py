@@ -8,7 +8,7 @@ Source: `docs/session-format.md` of @mariozechner/pi-coding-agent 0.73.1, files 
 the requests that it made.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from steno_agents.traces import Circumstances, Spent, Tokens, count_of
@@ -50,11 +50,8 @@ class Pi(TreeTranscript):
 
     program: ClassVar[str] = "pi"
     stream: ClassVar[str] = "pi"
+    resume: ClassVar[tuple[str, ...]] = ("pi", "--session")
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"', b'"modelId"')
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._name: str | None = None
 
     @classmethod
     def recognises(cls, record: dict[str, Any]) -> bool:
@@ -89,16 +86,6 @@ class Pi(TreeTranscript):
         tokens = Tokens(*(count_of(usage, name) for name in _COUNTED))
         return Spent(tokens, model=text_field(message, "model"))
 
-    @classmethod
-    def resuming(cls, session: str) -> Sequence[str]:
-        """`pi --session`."""
-        return ("pi", "--session", session)
-
-    @property
-    def own_title(self) -> str | None:
-        """The name that the user gave."""
-        return self._name
-
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Learn session, directory, name and the tree."""
         self._records += 1
@@ -119,7 +106,7 @@ class Pi(TreeTranscript):
         if kind == "compaction":
             self._compactions[number] = text_field(record, "firstKeptEntryId")
         elif kind == "session_info":
-            self._name = text_field(record, "name") or self._name
+            self._title = text_field(record, "name") or self._title
         elif role == "user":
             self._note_words(place, text_of(message.get("content")))
 

@@ -77,10 +77,6 @@ class Prices:
 def prices_in(text: str, place: str) -> Prices:
     """Return the prices in a text of TOML.
 
-    Args:
-        text: the content of the file.
-        place: its path, for messages.
-
     Raises:
         BadRequest: it is no list of prices; the message names the place.
     """

@@ -41,12 +41,9 @@ class QwenCode(TreeTranscript):
 
     program: ClassVar[str] = "Qwen Code"
     stream: ClassVar[str] = "qwen-code"
+    resume: ClassVar[tuple[str, ...]] = ("qwen", "--resume")
     is_named_by_file: ClassVar[bool] = True
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usageMetadata"',)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._title: str | None = None
 
     @classmethod
     def recognises(cls, record: dict[str, Any]) -> bool:
@@ -73,16 +70,6 @@ class QwenCode(TreeTranscript):
             return None
         tokens = tokens_of(usage, "promptTokenCount", "cachedContentTokenCount", "totalTokenCount")
         return Spent(tokens, text_field(record, "uuid"), text_field(record, "model"))
-
-    @classmethod
-    def resuming(cls, session: str) -> Sequence[str]:
-        """`qwen --resume`."""
-        return ("qwen", "--resume", session)
-
-    @property
-    def own_title(self) -> str | None:
-        """The title that the user or a model gave."""
-        return self._title
 
     def scan(self, place: int, record: dict[str, Any]) -> None:
         """Learn session, directory, title and the tree."""

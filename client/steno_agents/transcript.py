@@ -107,6 +107,7 @@ class ForeignTranscript(ABC):
             say.
         has_states: its file is made of rows that change, and its stream is a log of them.
         title_file: the path, from the folder of the transcript, of a file with its title.
+        resume: the command that goes on with a session, whose id follows; empty without one.
         spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
         session: the session's id in that program, if a record names it.
         work_dir: the directory in which the program ran.
@@ -122,6 +123,7 @@ class ForeignTranscript(ABC):
     beside: ClassVar[Mapping[str, str]] = {}
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
+    resume: ClassVar[tuple[str, ...]] = ()
     spending_marks: ClassVar[tuple[bytes, ...]] = ()
     record_bytes: ClassVar[int] = READER_RECORD_BYTES
     is_named_by_file: ClassVar[bool] = False
@@ -134,6 +136,7 @@ class ForeignTranscript(ABC):
         self.unread: int = 0
         self.lookup: Lookup = lambda _: None
         self.elsewhere: str | None = None
+        self._title: str | None = None
         self._words: dict[int, Words] = {}
         self._records: int = 0
         self._past_records = 0
@@ -192,9 +195,9 @@ class ForeignTranscript(ABC):
         return time_of(record.get("timestamp"))
 
     @classmethod
-    def resuming(cls, session: str) -> Sequence[str]:  # noqa: ARG003  # for overrides
+    def resuming(cls, session: str) -> Sequence[str]:
         """Return the command that goes on with a session of the program; empty without one."""
-        return ()
+        return (*cls.resume, session) if cls.resume else ()
 
     @abstractmethod
     def scan(self, place: int, record: dict[str, Any]) -> None:
@@ -218,9 +221,9 @@ class ForeignTranscript(ABC):
         return None
 
     @property
-    @abstractmethod
     def own_title(self) -> str | None:
         """The title that the program or its user gave."""
+        return self._title
 
     def title(self, histories: Iterable[History]) -> str | None:
         """The title: the program's own, else the first words that a person typed.

@@ -17,6 +17,7 @@ Exit codes, a closed table (`steno_cli.exits`):
     7  verify found damage or doctor found a problem; nothing was changed
     130  interrupted
 
-`steno_cli.command_table` lists the commands; each is a module of `steno_cli.commands`. A one-shot
-command imports its own module and no event loop, so that it starts fast.
+`steno_cli.command_table` lists the commands; each is a function in a module of
+`steno_cli.commands`. A one-shot command imports that module and no event loop, so that it starts
+fast.
 """

@@ -3,7 +3,8 @@
 import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
 
 from steno.parts import HANDLE_PATTERN
 from steno_cli.command_table import ALIASES, COMMANDS
@@ -13,8 +14,6 @@ from steno_protocol.errors import StenoError
 from steno_protocol.paths import check_key, check_name, check_stream, endpoints_of
 from steno_protocol.positions import Position
 from steno_protocol.records import check_role
-
-_DURABILITIES: Final = ("synced", "written", "replicated")
 
 ReadT = TypeVar("ReadT")
 
@@ -65,249 +64,144 @@ COMMON: Final = frozenset({"root", "socket", "endpoint", "key_file", "name", "ti
 """The options that every command takes."""
 
 
-def command(
-    commands: Subcommands,
-    name: str,
-    run: Handler | None,
-    more: str = "",
-    *,
-    example: str,
-    short_help: bool = True,
-) -> argparse.ArgumentParser:
-    """Add a command; its summary is that of the table of the commands.
+Option = Callable[[Any], Any]
+"""Adds an argument, an option or a default to a parser, or to a group of its options."""
 
-    Args:
-        commands: the subcommands of `steno`.
-        name: the name of the command.
-        run: the function that carries it out; None if its actions have their own.
-        more: the rest of its help text, after the summary.
+
+class Declared(NamedTuple):
+    """A command, or an action of one such as `steno keys list`.
+
+    Attributes:
+        summary: one line for the list of the commands or actions.
+        more: the rest of its help text.
+        options: what its command line has.
         example: one call, or one a line.
+        run: the function that carries it out; None if its actions have their own.
         short_help: False leaves `-h` free; `--help` is always there.
     """
-    parser = action(
-        commands, name, run, COMMANDS[name], more,
-        example=example, short_help=short_help,
-        aliases=[alias for alias, command in ALIASES.items() if command == name],
-    )  # fmt: skip
-    # Under an alias, argparse would store the alias.
-    parser.set_defaults(command=name)
-    return parser
+
+    summary: str
+    more: str
+    options: Sequence[Option]
+    example: str
+    run: Handler | None
+    short_help: bool = True
+
+
+_DECLARED: Final[dict[str, Declared]] = {}
+"""The commands whose modules are imported, and their actions, by name."""
+
+
+def command(
+    name: str, more: str, *options: Option, example: str, short_help: bool = True
+) -> Callable[[Handler], Handler]:
+    """Declare the command that a function carries out; its summary is in the table of the commands.
+
+    Args:
+        name: the name of the command.
+        more: the rest of its help text, after the summary; empty for none.
+        options: what its command line has.
+        example: one call, or one a line.
+        short_help: False leaves `-h` free.
+    """
+
+    def declare(run: Handler) -> Handler:
+        _DECLARED[name] = Declared(COMMANDS[name], more, options, example, run, short_help)
+        return run
+
+    return declare
+
+
+def command_with_actions(name: str, more: str, *, example: str) -> None:
+    """Declare a command of which each action has a function of its own."""
+    _DECLARED[name] = Declared(COMMANDS[name], more, (), example, None)
 
 
 def action(
-    commands: Subcommands,
-    name: str,
-    run: Handler | None,
-    summary: str,
-    more: str = "",
-    *,
-    example: str,
-    short_help: bool = True,
-    aliases: Sequence[str] = (),
-) -> argparse.ArgumentParser:
-    """Add an action of a command, such as `steno keys list`; the arguments are those of `command`.
+    name: str, summary: str, more: str, *options: Option, example: str
+) -> Callable[[Handler], Handler]:
+    """Declare the action that a function carries out; `name` is that of the command and its own."""
 
-    Args:
-        commands: the actions of the command.
-        name: the name of the action.
-        run: the function that carries it out.
-        summary: one line for the list of the actions.
-        more: the rest of its help text.
-        example: one call, or one a line.
-        short_help: False leaves `-h` free.
-        aliases: other names of the action.
-    """
+    def declare(run: Handler) -> Handler:
+        _DECLARED[name] = Declared(summary, more, options, example, run)
+        return run
+
+    return declare
+
+
+def add_command(commands: Subcommands, name: str) -> None:
+    """Add a command whose module is imported to those of `steno`."""
+    aliases = [alias for alias, meant in ALIASES.items() if meant == name]
+    parser = _add(commands, name, _DECLARED[name], aliases)
+    # Under an alias, argparse would store the alias.
+    parser.set_defaults(command=name)
+    if _DECLARED[name].run is None:
+        # With `prog`, argparse does not take the usage as the beginning of theirs.
+        under = parser.add_subparsers(
+            prog=parser.prog, dest="action", metavar="ACTION", required=True
+        )
+        for each, declared in _DECLARED.items():
+            if each.startswith(f"{name} "):
+                _add(under, each.removeprefix(f"{name} "), declared)
+
+
+def _add(
+    commands: Subcommands, name: str, declared: Declared, aliases: Sequence[str] = ()
+) -> argparse.ArgumentParser:
+    summary = declared.summary
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         aliases=aliases,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}. {more}".rstrip(),
-        epilog="\n  ".join(["example:", *example.splitlines()]),
+        description=f"{summary[0].upper()}{summary[1:]}. {declared.more}".rstrip(),
+        epilog="\n  ".join(["example:", *declared.example.splitlines()]),
         formatter_class=HelpFormatter,
-        add_help=short_help,
+        add_help=declared.short_help,
     )
-    if not short_help:
+    if not declared.short_help:
         parser.add_argument("--help", action="help", help="show this help message and exit")
-    if run is not None:
-        parser.set_defaults(run=run)
+    if declared.run is not None:
+        parser.set_defaults(run=declared.run)
     add_common(parser, is_top=False)
+    every(*declared.options)(parser)
     return parser
 
 
-def actions(parser: argparse.ArgumentParser) -> Subcommands:
-    """Let a command have actions; returns the object to which they are added."""
-    # With `prog`, argparse does not take the usage as the beginning of theirs.
-    return parser.add_subparsers(prog=parser.prog, dest="action", metavar="ACTION", required=True)
+def argument(*names: str, **how: Any) -> Option:
+    """An argument or option, with the words of argparse."""
+    return lambda parser: parser.add_argument(*names, **how)
 
 
-def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
-    """Add the options that stand before or after the command; the later one counts."""
-
-    def default(value: object) -> object:
-        # Below the top, a default must not replace an option given before the command.
-        return value if is_top else argparse.SUPPRESS
-
-    group = parser.add_argument_group("options of every command")
-    group.add_argument(
-        "--root", metavar="DIR", type=path_text, default=default(None),
-        help="the folder of the sessions (default: STENO_HOME, or the state folder)",
-    )  # fmt: skip
-    group.add_argument(
-        "--socket", metavar="PATH", type=path_text, default=default(None),
-        help="the daemon's socket (default: STENO_SOCKET, or in the root)",
-    )  # fmt: skip
-    group.add_argument(
-        "--endpoint", metavar="ADDRESS", type=_endpoint, default=default(None),
-        help="a daemon on another machine, tcp://host:port, or several of a cluster joined by"
-        " commas (default: STENO_ENDPOINT)",
-    )  # fmt: skip
-    group.add_argument(
-        "--key-file", metavar="FILE", type=path_text, default=default(None),
-        help="the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)",
-    )  # fmt: skip
-    group.add_argument(
-        "--name", metavar="NAME", type=_name, default=default(None),
-        help="the author of changes, stored in each line as _by (default: the login name)",
-    )  # fmt: skip
-    group.add_argument(
-        "--timeout", metavar="SECONDS", type=seconds, default=default(None),
-        help="deadline of the command (default: 30)",
-    )  # fmt: skip
-    group.add_argument(
-        "--json", action="store_true", default=default(False), help="print JSON, including errors"
-    )
+def flag(*names: str, **how: Any) -> Option:
+    """An option without a value."""
+    return argument(*names, action="store_true", **how)
 
 
-def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True) -> None:
-    """Add SESSION, the first argument of most commands.
-
-    Args:
-        parser: of the command.
-        by_prefix: a unique prefix of an id is accepted; False for a command that creates a session
-            of that very id.
-    """
-    summary = "a session id or a unique prefix" if by_prefix else "the full session id"
-    parser.add_argument("session", metavar="SESSION", help=summary)
-    parser.set_defaults(by_prefix=by_prefix)
+def default(**values: Any) -> Option:
+    """Values of options that no user gives."""
+    return lambda parser: parser.set_defaults(**values)
 
 
-def optional_argument(
-    parser: argparse.ArgumentParser, name: str, read: Callable[[str], Any], summary: str
-) -> None:
-    """Add a last argument that is optional and may follow options."""
-    parser.add_argument(name, metavar=name.upper(), nargs="?", type=read, help=summary)
-    parser.set_defaults(late=(name, read))
+def every(*options: Option) -> Option:
+    """Several arguments and options that belong together."""
+
+    def add(parser: Any) -> None:
+        for option in options:
+            option(parser)
+
+    return add
 
 
-def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
-    """Add CHECKPOINT, the id of a checkpoint or its handle."""
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", type=checkpoint,
-        help="the id of the checkpoint, or its handle, which is printed with a new one",
-    )  # fmt: skip
+def one_of(*options: Option) -> Option:
+    """Options of which a call has at most one."""
+
+    return lambda parser: every(*options)(parser.add_mutually_exclusive_group())
 
 
-def checkpoint_or_line_argument(parser: argparse.ArgumentParser) -> None:
-    """Add CHECKPOINT, the id of a checkpoint, its handle, or the position of a line."""
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", type=_checkpoint_or_line,
-        help="the id of the checkpoint, its handle, or the position of a line, for example 0:12",
-    )  # fmt: skip
+def titled(title: str, *options: Option) -> Option:
+    """Options that stand together in the help."""
 
-
-def span_options(parser: argparse.ArgumentParser) -> None:
-    """Add --after and --until, the ends of a span of a file."""
-    parser.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
-    parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
-
-
-def add_user_message_option(parser: argparse.ArgumentParser) -> None:
-    """Add --add-user-message, for a command that creates a checkpoint."""
-    parser.add_argument(
-        "--add-user-message",
-        action="store_true",
-        help="also append a user message that names the checkpoint",
-    )
-
-
-def keep_option(parser: argparse.ArgumentParser) -> None:
-    """Add --keep, for a demonstration in a temporary folder."""
-    parser.add_argument(
-        "--keep", action="store_true", help="do not remove the temporary folder afterwards"
-    )
-
-
-def no_create_option(container: Any) -> None:
-    """Add --no-create to a parser or a group of options."""
-    container.add_argument(
-        "--no-create", action="store_true", help="fail if the session does not exist"
-    )
-
-
-def create_options(parser: argparse.ArgumentParser) -> None:
-    """Add --create and --no-create, for a change that creates a missing session."""
-    parser.set_defaults(makes_root=True)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--create",
-        action="store_true",
-        help="create the session if it does not exist, in a mount too",
-    )
-    no_create_option(group)
-
-
-def title_option(parser: argparse.ArgumentParser) -> None:
-    """Add --title, for a command that makes a new session from another one."""
-    parser.add_argument(
-        "--title",
-        metavar="TEXT",
-        type=title_text,
-        help="the title of the new session (default: derived from SESSION's)",
-    )
-
-
-def key_option(parser: argparse.ArgumentParser) -> None:
-    """Add --key alone, for a change without the other options of `change_options`."""
-    parser.set_defaults(changes=True)
-    _add_key(parser)
-
-
-def why_option(parser: argparse.ArgumentParser) -> None:
-    """Add --why, the reason in the timeline."""
-    parser.add_argument("--why", metavar="TEXT", type=_why, help="the reason, kept in the timeline")
-
-
-def change_options(
-    parser: argparse.ArgumentParser, key: str = "", *, given: str = "", durable: bool = False
-) -> None:
-    """Add the options of a command that changes a session: --key, --expect and --durability.
-
-    Args:
-        parser: of the command.
-        key: a further clause for the help of --key.
-        given: the argument without which the command only reads.
-        durable: the change is always synced, so that there is no --durability.
-    """
-    parser.set_defaults(changes=given or True)
-    _add_key(parser, f"; {key}" if key else "")
-    parser.add_argument(
-        "--expect", metavar="POSITION", type=position,
-        help="fail unless the session's head is POSITION",
-    )  # fmt: skip
-    if durable:
-        return
-    parser.add_argument(
-        "--durability", choices=_DURABILITIES, default="synced",
-        help="when the command returns: synced, on the disk (default), written, in the page cache,"
-        " or replicated, on a majority of the cluster's servers",
-    )  # fmt: skip
-
-
-def _add_key(parser: argparse.ArgumentParser, more: str = "") -> None:
-    parser.add_argument(
-        "--key", metavar="KEY", type=_key,
-        help=f"idempotency key: a repeated command with the same key is applied once{more}",
-    )  # fmt: skip
+    return lambda parser: every(*options)(parser.add_argument_group(title))
 
 
 def _parsed(parse: Callable[[str], ReadT]) -> Callable[[str], ReadT]:
@@ -325,9 +219,7 @@ def _parsed(parse: Callable[[str], ReadT]) -> Callable[[str], ReadT]:
 position = _parsed(Position.parse)
 role = _parsed(check_role)
 stream_name = _parsed(check_stream)
-_endpoint = _parsed(lambda text: ",".join(endpoints_of(text)))
 _key = _parsed(check_key)
-_name = _parsed(check_name)
 
 
 def is_utf8(text: str) -> bool:
@@ -348,10 +240,6 @@ def title_text(text: str) -> str:
     if any(character < " " or character == "\x7f" for character in text):
         raise argparse.ArgumentTypeError("a title is one line without control characters")
     return _no_longer(text, limits.TITLE_CHARS_MAX)
-
-
-def _why(text: str) -> str:
-    return _no_longer(text, limits.WHY_CHARS_MAX)
 
 
 def _no_longer(text: str, most: int) -> str:
@@ -407,27 +295,148 @@ def checkpoint(text: str) -> int | str:
 
 
 def _checkpoint_or_line(text: str) -> int | str | Position:
-    """The type of what a revert drops first."""
     return position(text) if re.fullmatch(r"[0-9]+:[0-9]+", text) else checkpoint(text)
 
 
-def seconds(text: str) -> float:
-    """The type of a time span above 0."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= limits.REQUEST_TIMEOUT_S_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return seconds
+def number_where(is_valid: Callable[[float], bool], message: str) -> Callable[[str], float]:
+    """The type of a number that fulfils a condition; in an error, the message follows the text."""
+
+    def checked(text: str) -> float:
+        with suppress(ValueError):
+            if is_valid(found := float(text)):
+                return found
+        raise argparse.ArgumentTypeError(f"{text!r} {message}")
+
+    return checked
 
 
-def days(text: str) -> float:
-    """The type of a number of days, 0 included."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
-    return found
+seconds = number_where(
+    lambda found: 0 < found <= limits.REQUEST_TIMEOUT_S_MAX, "is not a number of seconds above 0"
+)
+days = number_where(lambda found: 0 <= found < 1e6, "is not a number of days")
+
+
+def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
+    """Add the options that stand before or after the command; the later one counts."""
+    group = parser.add_argument_group("options of every command")
+    for option in _COMMON_OPTIONS:
+        added: argparse.Action = option(group)
+        if not is_top:
+            # Below the top, a default must not replace an option given before the command.
+            added.default = argparse.SUPPRESS
+
+
+_COMMON_OPTIONS: Final = (
+    argument(
+        "--root", metavar="DIR", type=path_text,
+        help="the folder of the sessions (default: STENO_HOME, or the state folder)",
+    ),
+    argument(
+        "--socket", metavar="PATH", type=path_text,
+        help="the daemon's socket (default: STENO_SOCKET, or in the root)",
+    ),
+    argument(
+        "--endpoint", metavar="ADDRESS", type=_parsed(lambda text: ",".join(endpoints_of(text))),
+        help="a daemon on another machine, tcp://host:port, or several of a cluster joined by"
+        " commas (default: STENO_ENDPOINT)",
+    ),
+    argument(
+        "--key-file", metavar="FILE", type=path_text,
+        help="the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)",
+    ),
+    argument(
+        "--name", metavar="NAME", type=_parsed(check_name),
+        help="the author of changes, stored in each line as _by (default: the login name)",
+    ),
+    argument(
+        "--timeout", metavar="SECONDS", type=seconds, help="deadline of the command (default: 30)"
+    ),
+    flag("--json", help="print JSON, including errors"),
+)  # fmt: skip
+
+
+# --- the arguments that several commands have ----------------------------------------------------
+
+session_argument = every(
+    argument("session", metavar="SESSION", help="a session id or a unique prefix"),
+    default(by_prefix=True),
+)
+checkpoint_argument = argument(
+    "checkpoint", metavar="CHECKPOINT", type=checkpoint,
+    help="the id of the checkpoint, or its handle, which is printed with a new one",
+)  # fmt: skip
+checkpoint_or_line_argument = argument(
+    "checkpoint", metavar="CHECKPOINT", type=_checkpoint_or_line,
+    help="the id of the checkpoint, its handle, or the position of a line, for example 0:12",
+)  # fmt: skip
+after_option = argument("--after", metavar="POSITION", type=position, help="start after POSITION")
+until_option = argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
+span_options = every(after_option, until_option)
+follow_option = flag("-f", "--follow", help="print new records as they become durable")
+add_user_message_option = flag(
+    "--add-user-message", help="also append a user message that names the checkpoint"
+)
+keep_option = flag("--keep", help="do not remove the temporary folder afterwards")
+no_create_option = flag("--no-create", help="fail if the session does not exist")
+create_options = every(
+    default(makes_root=True),
+    one_of(
+        flag("--create", help="create the session if it does not exist, in a mount too"),
+        no_create_option,
+    ),
+)
+"""For a change that creates a missing session."""
+
+title_option = argument(
+    "--title", metavar="TEXT", type=title_text,
+    help="the title of the new session (default: derived from SESSION's)",
+)  # fmt: skip
+why_option = argument(
+    "--why", metavar="TEXT", type=lambda text: _no_longer(text, limits.WHY_CHARS_MAX),
+    help="the reason, kept in the timeline",
+)  # fmt: skip
+expect_option = argument(
+    "--expect", metavar="POSITION", type=position, help="fail unless the session's head is POSITION"
+)
+
+
+def optional_argument(name: str, read: Callable[[str], Any], summary: str) -> Option:
+    """A last argument that is optional and may follow options."""
+    return every(
+        argument(name, metavar=name.upper(), nargs="?", type=read, help=summary),
+        default(late=(name, read)),
+    )
+
+
+def prefix_argument(summary: str = "only sessions whose id starts with PREFIX") -> Option:
+    """PREFIX, which chooses sessions."""
+    return optional_argument("prefix", str, summary)
+
+
+def key_option(more: str = "", *, given: str = "") -> Option:
+    """The option --key of a change.
+
+    Args:
+        more: a further clause of its help.
+        given: the argument without which the command only reads.
+    """
+    help_text = "idempotency key: a repeated command with the same key is applied once"
+    return every(
+        default(changes=given or True),
+        argument(
+            "--key", metavar="KEY", type=_key, help=f"{help_text}; {more}" if more else help_text
+        ),
+    )
+
+
+def change_options(key: str = "", *, given: str = "") -> Option:
+    """The options of a command that changes a session; the arguments are those of `key_option`."""
+    return every(
+        key_option(key, given=given),
+        expect_option,
+        argument(
+            "--durability", choices=("synced", "written", "replicated"), default="synced",
+            help="when the command returns: synced, on the disk (default), written, in the page"
+            " cache, or replicated, on a majority of the cluster's servers",
+        ),
+    )  # fmt: skip

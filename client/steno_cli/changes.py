@@ -84,15 +84,7 @@ def change(
     check: Check = no_check,
     show: Show = print_ack,
 ) -> int:
-    """Apply one change and print its acknowledgement.
-
-    Args:
-        options: of the command.
-        output: of the command.
-        verb: the change.
-        check: raises if every session refuses the change.
-        show: prints it.
-    """
+    """Apply one change and print its acknowledgement."""
     with connected(options) as client:
         ack = apply(client, options, output, verb, check, options.key)
     show(options, output, ack)
@@ -233,19 +225,6 @@ def _close_ids(client: BlockingClient, session: str) -> tuple[list[str], list[st
     return begins[:_CLOSE_MAX], close_spellings(session, ids, _CLOSE_MAX)
 
 
-def set_archived(options: Namespace, output: Output, *, archived: bool) -> int:
-    """Hide a session from lists, or list it again."""
-    with connected(options) as client:
-        stat = client.session(options.session).describe(archived=archived)
-    if output.as_json:
-        output.document(contract.description(stat))
-    elif archived:
-        output.say(f"{stat.session} is archived: `steno sessions --archived` lists it")
-    else:
-        output.say(f"{stat.session} is listed again")
-    return Exit.DONE
-
-
 def print_fork(output: Output, fork: BlockingSession, *, close: bool = False) -> int:
     """Print a new session that was forked from another one.
 
@@ -257,10 +236,8 @@ def print_fork(output: Output, fork: BlockingSession, *, close: bool = False) ->
     if close:
         close_calls(fork)
     stat = fork.stat()
-    if output.as_json:
-        output.document(contract.document(stat))
-        return Exit.DONE
-    output.write(stat.session)
-    output.say(f"{stat.session} is a fork of {stat.forked_from} and ends at {stat.head}")
-    say_open_calls(output, stat.session, last_calls(fork))
-    return Exit.DONE
+    message = f"{stat.session} is a fork of {stat.forked_from} and ends at {stat.head}"
+    code = output.answer(contract.document(stat), stat.session, message=message)
+    if not output.as_json:
+        say_open_calls(output, stat.session, last_calls(fork))
+    return code

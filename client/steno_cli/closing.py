@@ -15,10 +15,6 @@ def close_calls(
 ) -> tuple[list[OpenCall], Ack | None]:
     """Append a result to each call that has none, unless the session changes meanwhile.
 
-    Args:
-        session: the session.
-        key: the idempotency key; a repeat finds no open call.
-
     Returns:
         The closed calls, and the acknowledgement; None if no call was open.
 

@@ -1,7 +1,7 @@
 """The table of the commands, in the order of `steno help --all`.
 
-A new command needs a line here and a module `steno_cli.commands.<name>` with two functions:
-`add_parser`, which adds its command line, and `run`, which carries it out.
+A new command needs a line here and a function in `steno_cli.commands` that carries it out and is
+decorated with its command line: in a module of its name, or in one of `MODULES`.
 """
 
 from typing import Final
@@ -90,6 +90,22 @@ COMMANDS: Final = {
     name: summary for commands in GROUPS.values() for name, summary in commands.items()
 }
 """The summary of each command."""
+
+MODULES: Final = {
+    name: module
+    for module, names in {
+        "changing": ("checkpoint", "revert", "clear", "restore", "prompt", "fork", "undo", "redo"),
+        "daemon": ("status", "start", "stop", "restart", "clients"),
+        "help": ("completion",),
+        "keeping": (
+            "open", "title", "label", "archive", "unarchive", "rename", "delete", "undelete",
+        ),
+        "looking": ("info", "timeline", "turns"),
+        "wire": ("replay", "emit"),
+    }.items()
+    for name in names
+}  # fmt: skip
+"""The modules of commands that are not in one of their name."""
 
 FIRST: Final = {
     "read sessions": ("sessions", "info", "show", "tail", "grep", "view"),

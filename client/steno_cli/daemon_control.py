@@ -1,55 +1,21 @@
-"""Starting and stopping the daemon of a root."""
+"""The end of the daemon of a root, and a request for the next one."""
 
 import os
 import signal
 import time
 from argparse import Namespace
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from steno.local import holder_of, is_free, note_of, process_of
 from steno_cli.connection import connected, endpoint_of, root_of
-from steno_cli.render.output import Output
 from steno_protocol import limits, paths
 from steno_protocol.errors import Busy, Incompatible, OutcomeUnknown, Unreachable
 
 
-def start_daemon(options: Namespace, output: Output) -> None:
-    """Start the daemon unless it runs, and print its address."""
-    if options.socket is not None and options.root is None:
-        # A socket alone means any daemon that answers there; a new one needs a root.
-        options.root = str(root_of(options))
-    is_address = endpoint_of(options) is not None
-    before = None if is_address else holder_of(root_of(options))
-    with connected(options, spawn=not is_address) as client:
-        report = client.status()
-    is_running = is_address or (before is not None and before.pid == report.pid)
-    if output.as_json:
-        output.document(
-            {
-                "started": not is_running,
-                "version": report.version,
-                "pid": report.pid,
-                "root": report.root,
-                "endpoint": report.endpoint,
-            }
-        )
-        return
-    output.write(report.endpoint)
-    state = "already runs" if is_running else "started"
-    listens = f", for other machines at {report.remote_endpoint}" if report.remote_endpoint else ""
-    output.say(f"stenod {report.version} (pid {report.pid}) {state} on {report.root}{listens}")
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The daemon that was stopped.
-
-    Attributes:
-        root: its root.
-        pid: its process; None if none ran.
-    """
+class Stopped(NamedTuple):
+    """The root of the daemon that was stopped, and its process; None if none ran."""
 
     root: Path
     pid: int | None
@@ -131,3 +97,18 @@ def _wait_until_free(root: Path, deadline: float) -> None:
                 f" {root / paths.LOG} and try again"
             )
         time.sleep(limits.START_LOCK_POLL_S)
+
+
+def write_request(root: Path, word: str) -> None:
+    """Leave a request for the daemon that starts next on a root, to join streams it does not know.
+
+    Args:
+        root: the root.
+        word: `create` or `again`.
+    """
+    path = root / paths.CLUSTER_REQUEST
+    with suppress(FileNotFoundError):
+        path.unlink()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(word)

@@ -1,19 +1,25 @@
-"""New files and folders that appear whole and never replace existing ones."""
+"""New files and folders that appear whole and never replace existing ones, and their names."""
 
 import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from argparse import Namespace
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, Final
 
-from steno.local import rename_exclusively, sync_file, sync_folder
+from steno.local import make_private, rename_exclusively, sync_file, sync_folder
+from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest, Exists
 
 _NO_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 """The errors of a file system without hard links, such as exFAT."""
+
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
@@ -132,3 +138,85 @@ def _check_place(path: Path) -> None:
 
 def _taken(path: Path) -> Exists:
     return Exists(f"{path} exists: name another path, or move it away")
+
+
+def print_result(
+    options: Namespace, output: Output, path: Path, command: str | None = None
+) -> None:
+    """Print the command that goes on with an export, else its absolute path."""
+    path = path.absolute()
+    shown = {"session": options.session, "format": options.format}
+    output.answer({**shown, "path": str(path), "command": command}, command or str(path))
+
+
+# --- below the folder of another program ---------------------------------------------------------
+
+
+def put_new(top: Path, files: Mapping[PurePath, bytes]) -> None:
+    """Write new files for the user alone, durably; missing folders are created for the user alone.
+
+    The program that owns the folder may be running, so a file that exists is never opened, and each
+    folder on the way is opened below the handle of the one before.
+
+    Args:
+        top: the folder of the program; a link in its path is followed, none below it is.
+        files: the content of each file by its path below `top`, in the order to write them.
+
+    Raises:
+        Exists: a file exists.
+        BadRequest: a folder on the way is a link or no folder.
+        OSError: a file cannot be written; those that were written before are removed again.
+    """
+    make_private(top)
+    written: list[PurePath] = []
+    try:
+        for path, content in files.items():
+            with _folder(top, path.parent) as folder:
+                _write_new(folder, top / path, content)
+                written.append(path)
+                sync_file(folder)
+    except BaseException:
+        for path in written:
+            with suppress(OSError), _folder(top, path.parent) as folder:
+                os.unlink(path.name, dir_fd=folder)
+        raise
+
+
+@contextmanager
+def _folder(top: Path, below: PurePath) -> Generator[int]:
+    """The handle of a folder; a missing one is created."""
+    handle, at = os.open(top, _FOLDER & ~os.O_NOFOLLOW), top
+    try:
+        for part in below.parts:
+            at /= part
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=handle)
+            try:
+                nest = os.open(part, _FOLDER, dir_fd=handle)
+            except OSError as error:
+                if error.errno in {errno.ENOTDIR, errno.ELOOP}:
+                    raise BadRequest(
+                        f"{at} is a link or no folder, and nothing is written behind it: replace it"
+                        " by a folder, or export with -o"
+                    ) from None
+                raise
+            os.close(handle)
+            handle = nest
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _write_new(folder: int, path: Path, content: bytes) -> None:
+    try:
+        handle = os.open(path.name, _NEW_FILE, 0o600, dir_fd=folder)
+    except FileExistsError:
+        raise Exists(f"{path} exists, and is left as it is: repeat the command") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            sync_file(file.fileno())
+    except BaseException:
+        os.unlink(path.name, dir_fd=folder)
+        raise

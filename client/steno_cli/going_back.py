@@ -18,13 +18,7 @@ from steno_protocol.timeline_entries import TimelineEntry
 def present_turns(
     turns: Iterable[Turn], timeline: Iterable[TimelineEntry], head: Position
 ) -> list[Position]:
-    """Return where each turn began whose records are part of the present state, oldest first.
-
-    Args:
-        turns: the turns of the wire file.
-        timeline: of the session.
-        head: the session's head.
-    """
+    """Return where each turn began whose records are part of the present state, oldest first."""
     ends = dict(_ends(timeline, head))
     return [
         Position(head.generation, turn.at.line)

@@ -4,8 +4,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from steno import BlockingClient
-from steno_cli.connection import endpoint_of, root_here
-from steno_cli.redaction import redactor_of
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import endpoint_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_protocol.errors import StenoError, StorageFailed
@@ -24,14 +24,10 @@ def index_folder(options: Namespace, root: str) -> tuple[IndexFolder, Reading]:
     """The index of the daemon that the options name, and what reads the texts of records for it.
 
     The texts are masked: no secret is in the index, and no search finds a word of one.
-
-    Args:
-        options: of the command.
-        root: the root of the daemon, on its machine.
     """
     endpoint = endpoint_of(options)
     of = endpoint if endpoint is not None and is_remote(endpoint) else root
-    redactor = redactor_of(root_here(options))
+    redactor = redactor_of(options)
     return IndexFolder(cache_folder(), of, redactor.fingerprint), masked_reading(redactor)
 
 
@@ -42,13 +38,6 @@ def masked_reading(redactor: Redactor) -> Reading:
 
 class IndexedSearch:
     """A search of one command.
-
-    Args:
-        client: a client of the daemon.
-        folder: the index.
-        read: reads the texts of a record.
-        shown: what is shown of a record.
-        output: shows the progress, and what the results lack.
 
     Attributes:
         failed: the errors of the sessions that could not be read.

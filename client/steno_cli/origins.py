@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from steno import BlockingClient, BlockingSession
+from steno_cli.arguments import argument
 from steno_cli.connection import local_root
 from steno_protocol import paths
 from steno_protocol.errors import NotFound
@@ -24,14 +25,6 @@ _SUBAGENTS: Final = "/subagents/"
 """In the ids of subagents."""
 
 
-def program_option(parser: argparse.ArgumentParser) -> None:
-    """Add --program."""
-    parser.add_argument(
-        "--program", dest="programs", metavar="NAME", type=_programs, default=(),
-        help="only sessions of these programs: claude-code,codex ... or steno",
-    )  # fmt: skip
-
-
 def _programs(text: str) -> tuple[str, ...]:
     """The type of --program: short names of programs."""
     from steno_agents.detection import FORMATS  # noqa: PLC0415
@@ -48,13 +41,14 @@ def _programs(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def origin_of(session: BlockingSession, redactor: "Redactor | None" = None) -> "Origin | None":
-    """Return where a session comes from; None if it is steno's own.
+program_option = argument(
+    "--program", dest="programs", metavar="NAME", type=_programs, default=(),
+    help="only sessions of these programs: claude-code,codex ... or steno",
+)  # fmt: skip
 
-    Args:
-        session: the session.
-        redactor: masks what is shown.
-    """
+
+def origin_of(session: BlockingSession, redactor: "Redactor | None" = None) -> "Origin | None":
+    """Return where a session comes from; None if it is steno's own."""
     if not any(each.name == _NOTES for each in session.streams()):
         return None
     # Imported here: most sessions are steno's own, and the readers of all programs are many.

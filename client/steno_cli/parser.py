@@ -7,13 +7,14 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Any, Final, NoReturn, cast
 
-from steno_cli.arguments import HelpFormatter, add_common, is_utf8
+from steno_cli.arguments import HelpFormatter, add_command, add_common, is_utf8
 from steno_cli.command_table import (
     ALIASES,
     COMMANDS,
     FIRST,
     GOING_BACK,
     GROUPS,
+    MODULES,
     RENAMED,
 )
 from steno_cli.exits import MEANINGS, Exit
@@ -77,7 +78,8 @@ def build_parser(
     called = None if words is None else _called(words)
     for name, summary in COMMANDS.items():
         if words is None or name == called:
-            import_module(module_of(name)).add_parser(commands)
+            import_module(module_of(name))
+            add_command(commands, name)
         elif called is None:
             # Errors suggest one of all commands.
             commands.add_parser(name, help=summary, aliases=_aliases(name))
@@ -135,10 +137,11 @@ def _place_of_command(words: Sequence[str]) -> int | None:
 def module_of(command: str) -> str:
     """The module of a command; `import` is a keyword of Python and gets an underscore.
 
-    >>> module_of("show"), module_of("import")
-    ('steno_cli.commands.show', 'steno_cli.commands.import_')
+    >>> module_of("show"), module_of("title"), module_of("import")
+    ('steno_cli.commands.show', 'steno_cli.commands.keeping', 'steno_cli.commands.import_')
     """
-    return f"steno_cli.commands.{command}{'_' if iskeyword(command) else ''}"
+    name = MODULES.get(command, command)
+    return f"steno_cli.commands.{name}{'_' if iskeyword(name) else ''}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -161,7 +164,8 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"argument {name.upper()}: {error}")
         if many := getattr(options, "dashed", ""):
             # argparse regards words of this argument that begin with a dash as unknown options.
-            getattr(options, many).extend(word for word in rest if not word.startswith("--"))
+            dashed = [word for word in rest if not word.startswith("--")]
+            setattr(options, many, [*getattr(options, many), *dashed])
             rest = [word for word in rest if word.startswith("--")]
         if (odd := _not_utf8(options)) is not None:
             self.error(f"argument {odd.upper()}: it is not UTF-8, and only paths may be so")

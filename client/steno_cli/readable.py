@@ -26,8 +26,7 @@ def conversation_for(
     if form == "terminal" or (form is None and suits):
         # Imported here: rich takes longer to import than other commands to run.
         try:
-            from steno_cli.render.rich_markup import RichMarkup  # noqa: PLC0415
-            from steno_cli.render.time_limit import time_limit  # noqa: PLC0415
+            from steno_cli.render.rich_markup import RichMarkup, time_limit  # noqa: PLC0415
         except ModuleNotFoundError as error:
             if form is not None:
                 raise BadRequest(

@@ -1,9 +1,12 @@
-"""Records and events on stdout: spans of a file, lines, and subscriptions."""
+"""Records and events on stdout: spans of a file, lines, subscriptions, and those since a time."""
 
+import argparse
 import json
-from argparse import Namespace
-from collections.abc import Callable, Iterator
-from typing import assert_never
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final, assert_never
 
 from steno import BlockingClient, BlockingSubscription
 from steno.parts import check_reached
@@ -13,19 +16,24 @@ from steno.values import (
     Record,
     RecordsEvent,
     Reset,
-    SubscriptionEvent,
     WireRecord,
 )
+from steno_cli.arguments import argument
 from steno_cli.command_limits import READER_POLL_S
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.tables import shortened
 from steno_present import contract
+from steno_present.messages import written_at
 from steno_present.safe_text import printable
 from steno_present.wording import count, instant, number
 from steno_protocol.commands import Read
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
+
+_UNITS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(s|m|min|h|d|w)", re.ASCII)
+_TIME_OF_DAY: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?", re.ASCII)
 
 
 def check_span(
@@ -78,40 +86,99 @@ def report_damaged(output: Output, damaged: int, noun: str = "record", hint: str
         output.say(f"{number(damaged)} {lines} skipped{hint}")
 
 
-def report_no_event(output: Output, options: Namespace) -> None:
-    """Print that a span of the wire file has no event."""
-    output.say(f"{options.session} has no event there: `steno help emit` shows how to append one")
+def follow(
+    events: BlockingSubscription,
+    output: Output,
+    show: Callable[[RecordsEvent], None],
+    show_reset: Callable[[Reset], None] | None = None,
+) -> None:
+    """Print a subscription as it comes, until the reader of stdout has gone.
 
-
-def events_for_reader(events: BlockingSubscription, output: Output) -> Iterator[SubscriptionEvent]:
-    """The events of a subscription, until the reader of stdout has gone."""
+    A rewrite is a message, unless `show_reset` prints it.
+    """
     # An idle session writes nothing, and only a write fails when the reader has gone.
     while output.has_reader:
         event = events.next_event(READER_POLL_S)
-        if event is not None:
-            yield event
-
-
-def follow(
-    events: BlockingSubscription, output: Output, show: Callable[[RecordsEvent], None]
-) -> None:
-    """Print a subscription as it comes: records with `show`, and a line for each rewrite."""
-    for event in events_for_reader(events, output):
         match event:
+            case None:
+                continue
             case RecordsEvent():
                 show(event)
+            case Reset() if show_reset is not None:
+                show_reset(event)
             case Reset():
-                if output.as_json:
-                    output.document(contract.reset(event))
-                else:
-                    output.flush()
-                    kept = f"its first {count(event.kept, 'line')}" if event.kept else "no line"
-                    output.say(
-                        f"the session was {event.why}: generation {event.generation} begins and"
-                        f" keeps {kept}"
-                    )
+                _say_reset(event, output)
             case Live() | DmailEvent():
                 pass
             case _:
                 assert_never(event)
         output.flush()
+
+
+def _say_reset(event: Reset, output: Output) -> None:
+    if not output.as_json:
+        output.flush()
+    kept = f"its first {count(event.kept, 'line')}" if event.kept else "no line"
+    output.answer(
+        contract.reset(event),
+        message=f"the session was {event.why}: generation {event.generation} begins and keeps"
+        f" {kept}",
+    )
+
+
+# --- the option --since -------------------------------------------------------------------------
+
+
+def since(text: str) -> float:
+    """The type of a past time, as Unix time in seconds: `2h` ago, `15:04`, `2026-11-21`.
+
+    A time without a zone is local. A time of day is its most recent occurrence.
+    """
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return time.time() - float(span[1]) * _UNITS[span[2]]
+    try:
+        if _TIME_OF_DAY.fullmatch(text):
+            return _last(text)
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: give 90s, 15min, 2h, 3d, 15:04, 2026-11-21 or 2026-11-21T15:04"
+        ) from None
+
+
+def _last(time_of_day: str) -> float:
+    now = datetime.now().astimezone()
+    hour, *rest = map(int, time_of_day.split(":"))
+    at = now.replace(hour=hour, minute=rest[0], second=rest[1] if rest[1:] else 0, microsecond=0)
+    return (at if at <= now else at - timedelta(days=1)).timestamp()
+
+
+since_option = argument(
+    "--since", metavar="TIME", type=since,
+    help="only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04,"
+    " 2026-11-21, 2026-11-21T15:04)",
+)  # fmt: skip
+
+
+class Since:
+    """A filter that drops the records before a time.
+
+    A record without a time of its own follows the record before it.
+
+    Args:
+        at: Unix time in seconds; None drops nothing.
+    """
+
+    def __init__(self, at: float | None) -> None:
+        self._at = at
+
+    def records(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The records from the first one on that is known to be no older than the time."""
+        for record in records:
+            if self._at is not None:
+                written = written_at(record.record)
+                if written is None or written < self._at:
+                    continue
+                self._at = None
+            yield record

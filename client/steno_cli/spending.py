@@ -7,8 +7,8 @@ from typing import Final
 from steno import BlockingClient
 from steno_agents.ledger import Ledger
 from steno_agents.prices import Prices, prices_in
-from steno_cli.connection import local_root, root_here
-from steno_protocol import paths
+from steno_cli.connection import root_here
+from steno_cli.session_files import sessions_folder
 from steno_protocol.errors import BadRequest
 from steno_protocol.limits import MIB
 
@@ -21,11 +21,7 @@ _PRICES_BYTES_MAX: Final = MIB
 
 def ledger_for(client: BlockingClient) -> Ledger:
     """What reads the tokens of a daemon's sessions."""
-    root = local_root(client)
-    if root is None or client.cluster().cluster:
-        # In a cluster a file may be older than what another host has.
-        return Ledger(client, None)
-    return Ledger(client, root / paths.SESSIONS)
+    return Ledger(client, sessions_folder(client))
 
 
 def place_of_prices(options: Namespace, given: str | None = None) -> Path | None:

@@ -62,9 +62,6 @@ class Rollouts:
 class Rollout:
     """An open rollout, closed when nothing refers to it any more.
 
-    Args:
-        path: its path.
-
     Attributes:
         session: the id of its session.
 

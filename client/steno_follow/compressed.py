@@ -52,10 +52,6 @@ class _Reader(io.RawIOBase):
 def plain(file: BinaryIO, path: Path) -> BinaryIO:
     """A file that reads the bytes of another one, decompressed if its name says so.
 
-    Args:
-        file: the open file, which the new one closes.
-        path: its path.
-
     Raises:
         BadRequest: nothing that is installed can decompress it.
     """
@@ -84,10 +80,6 @@ def seekable(file: BinaryIO, path: Path) -> BinaryIO:
 
 def _decompressed(file: BinaryIO, path: Path) -> BinaryIO:
     """A file that reads the decompressed bytes of another one, which it closes.
-
-    Args:
-        file: the compressed file.
-        path: its path, for messages.
 
     Raises:
         BadRequest: nothing that is installed can decompress it.

@@ -56,13 +56,7 @@ class _Request(NamedTuple):
 
 
 class FollowedContext:
-    """The context of one session.
-
-    Args:
-        client: of the daemon that has the session.
-        session: its id.
-        redactor: what masks the session as it is written.
-    """
+    """The context of one session."""
 
     def __init__(self, client: BlockingClient, session: str, redactor: Redactor | None) -> None:
         self._client = client

@@ -41,11 +41,6 @@ from steno_redact.redactor import Redactor
 class FileStream:
     """The stream with the bytes of one file.
 
-    Args:
-        client: of the daemon that has the session.
-        source: the file, and the id of the session.
-        redactor: what masks the session as it is written.
-
     Attributes:
         head: the end of the stream.
     """
@@ -97,12 +92,6 @@ class FileStream:
 
     def read(self, file: BinaryIO, size: int, reading: Reading, note: SourceNote | None) -> bool:
         """Read what the stream has of a file.
-
-        Args:
-            file: the file.
-            size: its bytes.
-            reading: gets the lines.
-            note: the last note about the file.
 
         Returns:
             False if the file begins with something else, or nothing says what the stream has.

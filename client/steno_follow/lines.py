@@ -79,11 +79,7 @@ def too_long_line(path: Path, offset: int) -> TooLarge:
 
 
 class LineLength:
-    """Refuses a file with a line that is too long, block by block.
-
-    Args:
-        path: the path of the file.
-    """
+    """Refuses a file with a line that is too long, block by block."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

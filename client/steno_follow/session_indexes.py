@@ -52,11 +52,7 @@ class IndexWatch:
         self._shapes: dict[Path, tuple[int, int, int]] = {}
 
     def changed(self, folders: Iterable[Path]) -> dict[str, str]:
-        """Return the names that are new since the last look, by the identities of the files.
-
-        Args:
-            folders: folders with transcripts.
-        """
+        """Return the names that are new since the last look, by the identities of the files."""
         found: dict[str, str] = {}
         for folder in folders:
             for kind in FORMATS:

@@ -104,13 +104,7 @@ def note_of(source: ForeignSource, redactor: Redactor | None, **fields: Any) -> 
 
 
 def is_copy(note: SourceNote | None, here: SourceNote, source: ForeignSource) -> bool:
-    """Whether the file that a session comes from is still there, and another one.
-
-    Args:
-        note: the last note of the session.
-        here: a note about the file.
-        source: the file.
-    """
+    """Whether the file that a session comes from is still there, and another one."""
     if note is None or note.path == here.path:
         return False
     with suppress(OSError):
@@ -120,11 +114,6 @@ def is_copy(note: SourceNote | None, here: SourceNote, source: ForeignSource) ->
 
 def check_identity(note: SourceNote | None, here: SourceNote, source: ForeignSource) -> None:
     """Refuse to replace what comes from another file.
-
-    Args:
-        note: the last note of the session.
-        here: a note about the file.
-        source: the file.
 
     Raises:
         Exists: the session comes from no transcript.

@@ -13,13 +13,7 @@ from steno_redact.redactor import Redactor
 def protocol_error(
     error: StenoError, uri: str | None = None, shown: Callable[[str], str] = str
 ) -> MCPError:
-    """The error of the protocol for a resource that cannot be read or followed.
-
-    Args:
-        error: what happened.
-        uri: of the resource.
-        shown: masks the secrets in the text.
-    """
+    """The error of the protocol for a resource that cannot be read or followed."""
     is_callers = isinstance(error, NotFound | BadRequest)
     code = types.INVALID_PARAMS if is_callers else types.INTERNAL_ERROR
     return MCPError(code, shown(str(error)), None if uri is None else {"uri": uri})

@@ -51,12 +51,7 @@ async def serve_http(
 
 
 class Gate:
-    """Refuses requests to other names, from other pages, and without the token.
-
-    Args:
-        app: the application behind it.
-        access: the token and the names of the server.
-    """
+    """Refuses requests to other names, from other pages, and without the token."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

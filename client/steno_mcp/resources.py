@@ -23,12 +23,7 @@ _ADDRESSES: Final = frozenset({"session", "head", "forked_from"})
 
 
 class Resources:
-    """The resources of one server.
-
-    Args:
-        client: the client of the daemon.
-        redactor: masks the secrets in every text.
-    """
+    """The resources of one server."""
 
     def __init__(self, client: Client, redactor: Redactor) -> None:
         self._client = client

@@ -69,13 +69,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(client: Client, redactor: Redactor, *, read_only: bool) -> AsyncGenerator[Served]:
-    """A server for any number of peers, in use of one client of the daemon.
-
-    Args:
-        client: an open client.
-        redactor: masks the secrets in every answer.
-        read_only: leave out the tools that change sessions.
-    """
+    """A server for any number of peers, in use of one client of the daemon."""
     async with anyio.create_task_group() as tasks:
         subscriptions = Subscriptions(client, tasks)
         handlers = _Handlers(client, redactor, read_only=read_only)

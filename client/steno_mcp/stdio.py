@@ -8,13 +8,7 @@ from steno_redact.redactor import Redactor
 
 
 async def serve_stdio(client: Client, redactor: Redactor, *, read_only: bool) -> None:
-    """Serve the peer at the other end of stdin and stdout until stdin is closed.
-
-    Args:
-        client: an open client of the daemon.
-        redactor: masks the secrets in every answer.
-        read_only: leave out the tools that change sessions.
-    """
+    """Serve the peer at the other end of stdin and stdout until stdin is closed."""
     async with serving(client, redactor, read_only=read_only) as served:
         server = served.server
         # Output of other code goes to stderr meanwhile: stdout has messages of the protocol only.

@@ -37,12 +37,7 @@ _STATE: Final = "steno.peer"
 
 
 class Subscriptions:
-    """The subscriptions of all peers of one server.
-
-    Args:
-        client: the client of the daemon.
-        tasks: where their tasks run.
-    """
+    """The subscriptions of all peers of one server."""
 
     def __init__(self, client: Client, tasks: anyio.abc.TaskGroup) -> None:
         self._bus = _Bus()
@@ -145,11 +140,7 @@ class _Bus:
 
 
 class _Stream:
-    """The answer to one `subscriptions/listen`, with a handler of its own that ends only it.
-
-    Args:
-        bus: where the updates come from.
-    """
+    """The answer to one `subscriptions/listen`, with a handler of its own that ends only it."""
 
     def __init__(self, bus: _Bus) -> None:
         self._handler = ListenHandler(bus, max_buffered_events=WATCHES_MAX)

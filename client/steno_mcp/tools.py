@@ -8,7 +8,7 @@ import msgspec
 
 from steno import Client, Session
 from steno.parts import encode_records
-from steno.values import Ack, Checkpoint, Mail, StreamInfo
+from steno.values import Ack, Checkpoint, Mail
 from steno_agents.origin import Origin, fetch_origin
 from steno_mcp.bounded import bounded
 from steno_mcp.limits import ANSWER_BYTES_MAX
@@ -39,7 +39,6 @@ from steno_mcp.values import (
     StreamEntry,
 )
 from steno_present.repairs import repair
-from steno_protocol import replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
 from steno_protocol.records import check_message
@@ -94,7 +93,7 @@ async def list_sessions(source: Source, asked: ListSessions) -> SessionPage:
     )  # fmt: skip
     shown = found[: asked.limit]
     return SessionPage(
-        sessions=[_entry(each) for each in shown],
+        sessions=msgspec.convert(shown, list[SessionEntry], from_attributes=True),
         next=shown[-1].session if len(found) > len(shown) else None,
     )
 
@@ -114,7 +113,10 @@ async def get_session(source: Source, asked: OneSession) -> SessionState:
         archived=stat.archived,
         forked_from=stat.forked_from,
         pending_dmail=_mail(await session.pending_dmail()),
-        streams=[_stream(each) for each in await session.streams()],
+        streams=[
+            StreamEntry(name=each.name, head=str(each.head), records=each.records, bytes=each.bytes)
+            for each in await session.streams()
+        ],
         origin=_origin(await fetch_origin(session), source.redactor),
         repairs=_repairs(session),
     )
@@ -213,8 +215,7 @@ async def fork_session(source: Source, asked: ForkSession) -> Forked:
         asked.new_session, at=asked.at, checkpoint=asked.checkpoint, title=asked.title,
         key=asked.key,
     )  # fmt: skip
-    stat = await made.stat()
-    return Forked(session=made.id, head=stat.head, title=stat.title, forked_from=stat.forked_from)
+    return msgspec.convert(await made.stat(), Forked, from_attributes=True)
 
 
 async def _search(source: Source, asked: SearchSessions) -> Hits:
@@ -309,19 +310,6 @@ def _start(asked: ReadSession, head: Position) -> Position:
     return Position.parse(asked.after)
 
 
-def _entry(found: replies.SessionEntry) -> SessionEntry:
-    return SessionEntry(
-        session=found.session,
-        title=found.title,
-        labels=list(found.labels),
-        archived=found.archived,
-        bytes=found.bytes,
-        modified_at=found.modified_at,
-        forked_from=found.forked_from,
-        live=found.live,
-    )
-
-
 def _mail(mail: Mail | None) -> MailEntry | None:
     if mail is None:
         return None
@@ -333,22 +321,7 @@ def _mail(mail: Mail | None) -> MailEntry | None:
 def _origin(found: Origin | None, redactor: Redactor) -> OriginEntry | None:
     if found is None:
         return None
-    shown = found.masked(redactor.text)
-    return OriginEntry(
-        program=shown.program,
-        path=shown.path,
-        id=shown.id,
-        work_dir=shown.work_dir,
-        branch=shown.branch,
-        model=shown.model,
-        resume=shown.resume,
-    )
-
-
-def _stream(found: StreamInfo) -> StreamEntry:
-    return StreamEntry(
-        name=found.name, head=str(found.head), records=found.records, bytes=found.bytes
-    )
+    return msgspec.convert(found.masked(redactor.text), OriginEntry, from_attributes=True)
 
 
 def _repairs(session: Session) -> list[str]:

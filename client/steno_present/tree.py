@@ -58,14 +58,7 @@ class Generation:
 def draw(
     entries: Sequence[TimelineEntry], head: Position, width: int | None, style: Style
 ) -> list[str]:
-    """The lines of the tree.
-
-    Args:
-        entries: the session's timeline, oldest first.
-        head: the present head of the session.
-        width: columns of the terminal, None for lines of any length.
-        style: adds colours.
-    """
+    """The lines of the tree."""
     generations = grow(entries, head)
     first = generations[min(generations)]
     trunk = _lineage(generations, head.generation)

@@ -74,13 +74,7 @@ _decoder = msgspec.json.Decoder(AnyChange)
 
 
 class Changes:
-    """The changes of one viewer.
-
-    Args:
-        client: the client of the daemon.
-        redactor: masks the secrets in what the page has shown.
-        is_allowed: the viewer was started with `--write`.
-    """
+    """The changes of one viewer."""
 
     def __init__(self, client: Client, redactor: Redactor, *, is_allowed: bool) -> None:
         self._client = client

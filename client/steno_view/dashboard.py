@@ -55,16 +55,7 @@ class _End:
 
 
 class Dashboard:
-    """The first page of a viewer.
-
-    Args:
-        client: the client of the daemon.
-        pulse: the list of the sessions.
-        origins: where sessions come from.
-        spending: the tokens of sessions.
-        redactor: masks secrets.
-        clock: Unix time in seconds.
-    """
+    """The first page of a viewer."""
 
     def __init__(
         self,

@@ -92,11 +92,7 @@ class Document:
         return f'<article id="{place}">{body}</article>\n'
 
     def foot(self, damaged: int) -> str:
-        """The end of the file.
-
-        Args:
-            damaged: the number of lines that were no records.
-        """
+        """The end of the file."""
         left_out = f'<p class="muted">{count(damaged, "damaged line")} left out</p>\n'
         calls = "".join(
             f'<p class="muted">no result of {escape(call.name)}, called at {call.cursor}</p>\n'

@@ -41,12 +41,7 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Refuses requests of other pages, of other names and without the token.
-
-    Args:
-        app: the routes behind it.
-        access: the token and the names of this viewer.
-    """
+    """Refuses requests of other pages, of other names and without the token."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

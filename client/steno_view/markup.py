@@ -50,11 +50,7 @@ class _Spent(Exception):
 
 
 class Budget:
-    """The work that one record may cost, however many texts it has.
-
-    Args:
-        clock: measures the time for the colours of code.
-    """
+    """The work that one record may cost, however many texts it has."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

@@ -10,12 +10,7 @@ from steno_view.limits import ORIGIN_AGE_S, ORIGINS_KEPT_MAX
 
 
 class Origins:
-    """The origins of sessions, masked.
-
-    Args:
-        client: the client of the daemon.
-        redactor: masks secrets.
-    """
+    """The origins of sessions, masked."""
 
     def __init__(self, client: Client, redactor: Redactor) -> None:
         self._client = client

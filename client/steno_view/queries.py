@@ -46,15 +46,7 @@ _TOKENS = ("head", "token_count", "token_count_with_pending", "n_checkpoints")
 
 
 class Queries:
-    """Answers of the API; everything comes from the daemon through one client.
-
-    Args:
-        client: the client of the daemon.
-        watches: the sessions that pages follow.
-        pulse: the state of the daemon.
-        redactor: masks the secrets in every answer.
-        origins: where sessions come from.
-    """
+    """Answers of the API; everything comes from the daemon through one client."""
 
     def __init__(
         self,

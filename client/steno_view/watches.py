@@ -230,13 +230,7 @@ class Watch:
 
 
 class Watches:
-    """The watches of one viewer.
-
-    Args:
-        client: the client of the daemon.
-        tasks: where their tasks run.
-        redactor: masks secrets.
-    """
+    """The watches of one viewer."""
 
     def __init__(self, client: Client, tasks: anyio.abc.TaskGroup, redactor: Redactor) -> None:
         self._client = client

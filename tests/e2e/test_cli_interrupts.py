@@ -36,7 +36,7 @@ def run(root: Path, wanted: str) -> subprocess.CompletedProcess[str]:
     [
         pytest.param("steno_cli.parser", -signal.SIGINT, id="before it reads its arguments"),
         pytest.param("shutil", Exit.INTERRUPTED, id="while it reads them"),
-        pytest.param("steno_cli.commands.status", Exit.INTERRUPTED, id="while it begins"),
+        pytest.param("steno_cli.commands.daemon", Exit.INTERRUPTED, id="while it begins"),
     ],
 )
 def test_a_command_that_is_interrupted_early_shows_no_traceback(

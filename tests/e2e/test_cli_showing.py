@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
+from steno_cli.records import since
 from steno_cli.render.output import Output
 from steno_cli.render.pager import paged
-from steno_cli.since import since
 from steno_protocol.errors import NotFound
 from steno_protocol.installation import extra_command
 from support.command import Steno

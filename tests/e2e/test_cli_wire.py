@@ -10,7 +10,7 @@ import pytest
 
 from steno.values import WireRecord
 from steno_cli.command_limits import REPLAY_PAUSE_S_MAX
-from steno_cli.commands.replay import _pause_s
+from steno_cli.commands.wire import _pause_s
 from steno_protocol.positions import Position
 from support.command import Steno
 from support.foreground import ForegroundDaemon

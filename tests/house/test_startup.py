@@ -137,9 +137,9 @@ COMMAND_NEEDS = ["steno", "steno_cli", "steno_present", "steno_protocol", "steno
     [
         ("append demo hi", [], 79),
         ("sessions", [], 70),
-        ("read demo", [], 77),
-        ("show demo", [], 84),
-        ("show demo --redact", ["steno_redact"], 96),
+        ("read demo", [], 76),
+        ("show demo", [], 83),
+        ("show demo --redact", ["steno_redact"], 95),
     ],
 )
 def test_a_command_imports_no_module_that_it_does_not_use(

@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
-from steno_cli.cluster.hosts import host_meant
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
+from steno_cli.commands.cluster import host_meant
 from steno_cli.demo.agents import apart_from_clusters
 from steno_cli.doctor.cluster import findings_about, promise
 from steno_cli.render.output import Output

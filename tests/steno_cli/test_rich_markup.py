@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from steno_cli.command_limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
 from steno_cli.render import rich_markup
-from steno_cli.render.rich_markup import RichMarkup
-from steno_cli.render.time_limit import TimeIsUp, time_limit
+from steno_cli.render.rich_markup import RichMarkup, TimeIsUp, time_limit
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 PLAIN = RichMarkup(has_colours=False)

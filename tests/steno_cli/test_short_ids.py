@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_cli.session_ids import meant
-from steno_cli.short_ids import is_shortened, short_ids
+from steno_cli.session_ids import is_shortened, meant, short_ids
 
 ONE = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 OTHER = "7c9e6679-0425-40de-944b-e07fc1f90ae7"

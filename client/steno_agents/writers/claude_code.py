@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, assert_never
 
 from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
-from steno_agents.writers.writer import Home, LinesWriter, Record, Target, dashed
+from steno_agents.writers.writer import Home, LinesWriter, Record, Target, content_of, dashed
 
 _NAME_CHARS: Final = 200
 """Characters of a folder's name; a longer one is cut, and ends with a hash of the whole path."""
@@ -65,7 +65,7 @@ class ClaudeCodeWriter(LinesWriter):
 def _messages(turn: Turn, group: str) -> Iterator[tuple[str, Record]]:
     match turn:
         case Prompt(pieces):
-            yield "user", {"role": "user", "content": _content(pieces)}
+            yield "user", {"role": "user", "content": content_of(pieces, _part)}
         case Answer(texts, calls):
             parts: list[Record] = [{"type": "text", "text": each} for each in texts]
             parts += [
@@ -82,22 +82,13 @@ def _messages(turn: Turn, group: str) -> Iterator[tuple[str, Record]]:
                 }  # fmt: skip
         case Result(call, pieces, failed):
             result: dict[str, Any] = {
-                "type": "tool_result", "tool_use_id": call.identity, "content": _content(pieces)
+                "type": "tool_result", "tool_use_id": call.identity,
+                "content": content_of(pieces, _part),
             }  # fmt: skip
             part = {**result, "is_error": True} if failed else result
             yield "user", {"role": "user", "content": [part]}
         case _ as never:
             assert_never(never)
-
-
-def _content(pieces: Sequence[Piece]) -> str | list[Record]:
-    match pieces:
-        case []:
-            return ""
-        case [str() as text]:
-            return text
-        case _:
-            return [_part(each) for each in pieces]
 
 
 def _part(piece: Piece) -> Record:

@@ -16,6 +16,7 @@ from steno_agents.writers.writer import (
     Record,
     Target,
     as_json,
+    content_of,
     text_of_pieces,
 )
 
@@ -80,20 +81,11 @@ def _items(turn: Turn) -> Iterator[Record]:
                 }  # fmt: skip
         case Result(call, pieces):
             yield {
-                "type": "function_call_output", "call_id": call.identity, "output": _output(pieces)
+                "type": "function_call_output", "call_id": call.identity,
+                "output": content_of(pieces, _part),
             }  # fmt: skip
         case _ as never:
             assert_never(never)
-
-
-def _output(pieces: Sequence[Piece]) -> str | list[Record]:
-    match pieces:
-        case []:
-            return ""
-        case [str() as text]:
-            return text
-        case _:
-            return [_part(each) for each in pieces]
 
 
 def _part(piece: Piece) -> Record:

@@ -6,7 +6,7 @@ Adding a program takes one module with a writer, its row in `programs.WRITERS`, 
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from steno_agents.writers.turns import Picture, Piece, Turn
@@ -141,3 +141,14 @@ def text_of_pieces(pieces: Iterable[Piece]) -> str:
 def pictures_of(pieces: Iterable[Piece]) -> list[Picture]:
     """Return the images of a prompt or a result."""
     return [each for each in pieces if isinstance(each, Picture)]
+
+
+def content_of(pieces: Sequence[Piece], part: Callable[[Piece], Record]) -> str | list[Record]:
+    """Return pieces as a content: one text as it is, and otherwise a part for each."""
+    match pieces:
+        case []:
+            return ""
+        case [str() as text]:
+            return text
+        case _:
+            return [part(each) for each in pieces]

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TextIO
 
 import msgspec
 
+from steno.values import decode_object
 from steno_cli.stdin import InputLine, InputLines
 from steno_protocol._json import is_array, is_object
 from steno_protocol.errors import BadRequest
@@ -104,7 +105,7 @@ def control_of(line: bytes) -> Control | None:
     # Most lines are messages, and need not be decoded.
     if not any(role in line for role in _CONTROL_ROLES):
         return None
-    record = _object(line) or {}
+    record = decode_object(line) or {}
     match record.get("role"):
         case "_checkpoint":
             return Control("_checkpoint", record.get("id"))
@@ -124,7 +125,7 @@ def looks_like_record(line: bytes) -> bool:
     """
     if not line.lstrip().startswith(b"{"):
         return False
-    record = _object(unwrapped(line)) or {}
+    record = decode_object(unwrapped(line)) or {}
     return "role" in record or _begins_export(line.strip())
 
 
@@ -165,11 +166,3 @@ def line_key(key: str, line_number: int) -> str:
 
 def _has_role(value: object) -> bool:
     return is_object(value) and "role" in value
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        value: object = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return value if is_object(value) else None

@@ -45,13 +45,7 @@ _SESSIONS: Final = (
 
 
 def report_lines(output: Output, report: ClusterReport, now: float) -> Iterator[str]:
-    """Yield the lines of a report.
-
-    Args:
-        output: of the command; a table is fitted to its width.
-        report: the report of a daemon that is in a cluster.
-        now: the present Unix time in seconds.
-    """
+    """Yield the lines of a report."""
     for name, text in _facts(report):
         yield from beside(name.ljust(_MARGIN), text, _MARGIN, output.width)
     yield from _findings(output, report)

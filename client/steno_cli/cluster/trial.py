@@ -15,9 +15,9 @@ import anyio
 
 from steno import Client, connect
 from steno.local import is_free, note_of
-from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.nodes import Nodes, running_nodes
 from steno_cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
+from steno_cli.daemon_control import write_request
 from steno_cli.demo.agents import (
     Evidence,
     Made,
@@ -41,12 +41,6 @@ _TAKEN_KEY: Final = "the-takeover"
 
 def run_trial(agents: int, turns: int, output: Output, *, keep: bool) -> int:
     """Play a takeover and print its proofs; returns the exit code.
-
-    Args:
-        agents: the number of agents.
-        turns: the turns of each.
-        output: of the command.
-        keep: do not remove the folder afterwards.
 
     Raises:
         BadRequest: nats-server or nats-py is not installed.

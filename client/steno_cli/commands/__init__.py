@@ -1,1 +1,1 @@
-"""The commands, one a module: its command line in `add_parser`, its work in `run`."""
+"""The commands: functions with their command lines, those of one subject in one module."""

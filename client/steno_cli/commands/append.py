@@ -12,10 +12,11 @@ from steno_cli.append.input_records import (
     nothing_to_append,
 )
 from steno_cli.arguments import (
-    Subcommands,
+    argument,
     change_options,
     command,
     create_options,
+    flag,
     optional_argument,
     role,
     session_argument,
@@ -31,44 +32,38 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.paths import check_key
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "append", run,
-        "Appends TEXT as one message, or stdin: a text as one message, or records, one JSON object"
-        " per line. Records are recognised by their form, as are the lines that `steno read` and"
-        " `steno export` print: checkpoints, token counts and the system prompt among them are"
-        " written by their own commands, with new ids: what `steno read` prints of a session makes"
-        " a copy of it. Prints the position of each record once it is durable; on a"
-        " terminal, of many records the last. Records are sent without waiting for the earlier ones"
-        " and stored in order; nothing is stored after a line that fails, and --expect then holds"
-        " for every line. Creates a missing session with a note; in a mount, only with --create."
-        " --json also says that stdin holds records.",
-        example="steno append demo 'What is in this folder?'\n"
-        "steno append demo < turns.jsonl\n"
-        "steno append demo --batch < turn.jsonl",
-    )  # fmt: skip
-    session_argument(parser)
-    optional_argument(parser, "text", str, "the content of one message; - for stdin")
-    parser.add_argument(
+@command(
+    "append",
+    "Appends TEXT as one message, or stdin: a text as one message, or records, one JSON object"
+    " per line. Records are recognised by their form, as are the lines that `steno read` and"
+    " `steno export` print: checkpoints, token counts and the system prompt among them are"
+    " written by their own commands, with new ids: what `steno read` prints of a session makes"
+    " a copy of it. Prints the position of each record once it is durable; on a"
+    " terminal, of many records the last. Records are sent without waiting for the earlier ones"
+    " and stored in order; nothing is stored after a line that fails, and --expect then holds"
+    " for every line. Creates a missing session with a note; in a mount, only with --create."
+    " --json also says that stdin holds records.",
+    session_argument,
+    optional_argument("text", str, "the content of one message; - for stdin"),
+    argument(
         "--role", metavar="ROLE", type=role,
         help="role of a text, such as system, assistant or developer (default: user)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--text", dest="is_text", action="store_true",
+    ),
+    flag(
+        "--text", dest="is_text",
         help="all of stdin is the content of one message, also if it looks like records",
-    )  # fmt: skip
-    parser.add_argument(
-        "--batch", action="store_true", help="append all of stdin as one atomic batch"
-    )
-    parser.add_argument(
+    ),
+    flag("--batch", help="append all of stdin as one atomic batch"),
+    argument(
         "--from-line", metavar="N", type=whole_number,
         help="skip the lines of stdin before line N, to go on after a failure",
-    )  # fmt: skip
-    create_options(parser)
-    change_options(parser, key="a record on line N of stdin gets KEY-N unless --batch is given")
-
-
+    ),
+    create_options,
+    change_options(key="a record on line N of stdin gets KEY-N unless --batch is given"),
+    example="steno append demo 'What is in this folder?'\n"
+    "steno append demo < turns.jsonl\n"
+    "steno append demo --batch < turn.jsonl",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Append one message, or the records on stdin."""
     _check_append(options)

@@ -8,7 +8,7 @@ from steno import BlockingClient
 from steno_backup.limits import FOLLOW_S_MIN
 from steno_backup.mirror import Mirror, Report, opened_mirror
 from steno_backup.snapshot import State
-from steno_cli.arguments import Subcommands, command, number_from, path_text
+from steno_cli.arguments import argument, command, number_from, path_text
 from steno_cli.connection import connected, root_in_use
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
@@ -19,25 +19,22 @@ from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "backup", run,
-        "Nobody is stopped. A second run into the same folder reads only what grew. The copy is a"
-        " root: `steno verify --all` with --root checks it, and copying it to the place of the"
-        " root brings it back. Sessions that are gone from the root stay in the trash of the copy"
-        " for 30 days. Mounted folders are not copied.",
-        example="steno backup /mnt/disk/copy\nsteno backup /mnt/disk/copy --follow=60",
-    )  # fmt: skip
-    parser.add_argument(
-        "folder", metavar="FOLDER", type=path_text, help="the folder of the copy, made if missing"
-    )
-    parser.add_argument(
+@command(
+    "backup",
+    "Nobody is stopped. A second run into the same folder reads only what grew. The copy is a"
+    " root: `steno verify --all` with --root checks it, and copying it to the place of the"
+    " root brings it back. Sessions that are gone from the root stay in the trash of the copy"
+    " for 30 days. Mounted folders are not copied.",
+    argument(
+        "folder", metavar="FOLDER", type=path_text,
+        help="the folder of the copy, made if missing",
+    ),
+    argument(
         "--follow", metavar="SECONDS", type=number_from(int(FOLLOW_S_MIN)),
         help="go on, and copy what changed every SECONDS",
-    )  # fmt: skip
-
-
+    ),
+    example="steno backup /mnt/disk/copy\nsteno backup /mnt/disk/copy --follow=60",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Copy the root once, or until the command is interrupted."""
     root = root_in_use(options)

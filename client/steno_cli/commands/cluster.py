@@ -2,31 +2,31 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from steno import BlockingClient
 from steno.local import make_private
 from steno_cli.arguments import (
-    Subcommands,
     action,
-    actions,
+    argument,
     between,
-    command,
+    command_with_actions,
+    default,
+    flag,
     keep_option,
     number_from,
-    optional_argument,
+    one_of,
     path_text,
+    prefix_argument,
     session_argument,
 )
-from steno_cli.cluster.hosts import host_meant
-from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
 from steno_cli.command_limits import JOINS_AHEAD_MAX, TRY_AGENTS_MAX, TRY_TURNS_MAX
 from steno_cli.connection import answers, connected, linked
-from steno_cli.daemon_control import stop_daemon
+from steno_cli.daemon_control import stop_daemon, write_request
 from steno_cli.destination import new_file
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -35,132 +35,43 @@ from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.wording import count, duration, number
 from steno_protocol.commands import Stat
-from steno_protocol.errors import BadRequest, StenoError, StorageFailed
-from steno_protocol.replies import ClusterReport, ClusterSession, SessionEntry, SessionStat
+from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed, Unreachable
+from steno_protocol.replies import (
+    ClusterHost,
+    ClusterReport,
+    ClusterSession,
+    SessionEntry,
+    SessionStat,
+)
 
 _SHOWN: Final = 20
 """Sessions that `status` shows by itself: each one costs the servers a look."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "cluster", None,
-        "The daemons of a cluster replicate each record to NATS JetStream servers, and one takes"
-        " over the sessions of another that died. `steno cluster try` shows it on this machine.",
-        example="steno cluster try\nsteno cluster config --nodes 3\nsteno cluster status",
-    )  # fmt: skip
-    under = actions(parser)
-    _add_status(under)
-    _add_move(under)
-    _add_config(under)
-    _add_join(under)
-    _add_try(under)
+command_with_actions(
+    "cluster",
+    "The daemons of a cluster replicate each record to NATS JetStream servers, and one takes"
+    " over the sessions of another that died. `steno cluster try` shows it on this machine.",
+    example="steno cluster try\nsteno cluster config --nodes 3\nsteno cluster status",
+)
 
 
-def _add_status(under: Subcommands) -> None:
-    parser = action(
-        under, "status", _status, "show hosts, servers, and the owners of sessions",
-        "It asks the daemon of this host, and starts none.",
-        example="steno cluster status -n 5",
-    )  # fmt: skip
-    parser.add_argument(
+@action(
+    "cluster status", "show hosts, servers, and the owners of sessions",
+    "It asks the daemon of this host, and starts none.",
+    argument(
         "-n", dest="count", metavar="N", type=number_from(0), default=_SHOWN,
         help=f"the first N sessions (default: {_SHOWN})",
-    )  # fmt: skip
-    optional_argument(parser, "prefix", str, "only sessions whose id begins with this")
-
-
-def _add_move(under: Subcommands) -> None:
-    parser = action(
-        under, "move", _move, "give a session to another host",
-        "Its clients follow it there by themselves.",
-        example="steno cluster move demo tcp://10.0.0.6:7117",
-    )  # fmt: skip
-    session_argument(parser)
-    parser.add_argument(
-        "host", metavar="HOST", help="the endpoint or identity of a host, or a unique beginning"
-    )
-    parser.set_defaults(changes=True)
-
-
-def _add_config(under: Subcommands) -> None:
-    parser = action(
-        under, "config", _config, "print configuration files for servers and hosts",
-        "Without --address, the servers are for this machine alone.",
-        example="steno cluster config --address 10.0.0.1 10.0.0.2 10.0.0.3 --host 10.0.0.5",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cluster", metavar="TEXT", default="steno", help="the cluster's name (default: steno)"
-    )
-    parser.add_argument(
-        "--nodes", metavar="N", type=between(1, 5), help="1, 3 or 5 servers (default: 3)"
-    )
-    parser.add_argument(
-        "--address", metavar="HOST", nargs="+", default=[], help="the address of each server"
-    )
-    parser.add_argument(
-        "--host", metavar="HOST", nargs="+", default=[], help="the address of each daemon's host"
-    )
-    parser.add_argument(
-        "--store", metavar="DIR", type=path_text, default="/var/lib/nats",
-        help="the folder of the servers' data (default: /var/lib/nats)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--folder", metavar="DIR", type=path_text, help="write the files there; none is overwritten"
-    )
-
-
-def _add_join(under: Subcommands) -> None:
-    parser = action(
-        under, "join", _join, "bring the sessions of this root into its cluster",
-        "For a root that was used before it had a cluster. It may be repeated: sessions that the"
-        " cluster has are left alone, and one with the id of another host's session is named."
-        " Mounts stay on this machine.",
-        example="steno cluster join",
-    )  # fmt: skip
-    optional_argument(parser, "prefix", str, "only sessions whose id begins with this")
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument(
-        "--create", action="store_true",
-        help="restart the daemon, and let it create the cluster's streams: on one host, once",
-    )  # fmt: skip
-    either.add_argument(
-        "--again", action="store_true",
-        help="restart the daemon, and let it use streams that were made again or restored",
-    )  # fmt: skip
-    parser.set_defaults(changes=True)
-
-
-def _add_try(under: Subcommands) -> None:
-    parser = action(
-        under, "try", _try, "prove a takeover with servers and daemons on this machine",
-        "Three servers and two daemons run in a temporary folder. Several processes write one"
-        " session, its owner is killed, and the other daemon takes over. The command then proves"
-        " from the file that every acknowledged record is there exactly once and in order.",
-        example="steno cluster try --agents 8",
-    )  # fmt: skip
-    parser.add_argument(
-        "--agents", metavar="N", type=between(1, TRY_AGENTS_MAX), default=4,
-        help="number of processes (default: 4)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--turns", metavar="N", type=between(10, TRY_TURNS_MAX), default=100,
-        help="turns of each process (default: 100)",
-    )  # fmt: skip
-    keep_option(parser)
-
-
-def _status(options: Namespace, output: Output) -> int:
+    ),
+    prefix_argument("only sessions whose id begins with this"),
+    example="steno cluster status -n 5",
+)  # fmt: skip
+def status(options: Namespace, output: Output) -> int:
     """Print the cluster as the daemon sees it."""
     with connected(options, spawn=False) as client, Progress(output, "asking the servers"):
         report = _report(client, options.prefix or "", options.count)
-    if output.as_json:
-        output.document(contract.document(report))
-        return Exit.DONE
-    for line in report_lines(output, report, time.time()):
-        output.write(line)
-    return Exit.DONE
+    lines = report_lines(output, report, time.time())
+    return output.answer(contract.document(report), *lines)
 
 
 def _report(client: BlockingClient, prefix: str, limit: int | None) -> ClusterReport:
@@ -178,7 +89,17 @@ def _report(client: BlockingClient, prefix: str, limit: int | None) -> ClusterRe
     return report
 
 
-def _move(options: Namespace, output: Output) -> int:
+@action(
+    "cluster move", "give a session to another host",
+    "Its clients follow it there by themselves.",
+    session_argument,
+    argument(
+        "host", metavar="HOST", help="the endpoint or identity of a host, or a unique beginning"
+    ),
+    default(changes=True),
+    example="steno cluster move demo tcp://10.0.0.6:7117",
+)  # fmt: skip
+def move(options: Namespace, output: Output) -> int:
     """Give a session to another host, and wait until that one owns it."""
     with connected(options) as client:
         report = _report(client, "", 0)
@@ -190,19 +111,51 @@ def _move(options: Namespace, output: Output) -> int:
             client.hand_over(options.session, host.host)
         took_s = time.monotonic() - started
     left = None if before is None else before.endpoint
-    if output.as_json:
-        output.document(
-            {
-                "session": options.session, "moved": not is_there, "from": left,
-                "to": host.endpoint, "host": host.host, "took_s": round(took_s, 3),
-            }
-        )  # fmt: skip
-    elif is_there:
-        output.say(f"{host.endpoint} owns {options.session} already")
-    else:
+    message = f"{host.endpoint} owns {options.session} already"
+    if not is_there:
         where = f" from {left}" if left else ""
-        output.say(f"{options.session} moved{where} to {host.endpoint} in {duration(took_s)}")
-    return Exit.DONE
+        message = f"{options.session} moved{where} to {host.endpoint} in {duration(took_s)}"
+    document = {
+        "session": options.session, "moved": not is_there, "from": left,
+        "to": host.endpoint, "host": host.host, "took_s": round(took_s, 3),
+    }  # fmt: skip
+    return output.answer(document, message=message)
+
+
+def host_meant(report: ClusterReport, word: str) -> ClusterHost:
+    """Return the living host of a cluster that a word means.
+
+    Args:
+        report: the report of a daemon of the cluster.
+        word: the endpoint or the identity of a host, or a unique beginning of one.
+
+    Raises:
+        NotFound: no host is meant, or several are.
+        Unreachable: the host is not alive.
+    """
+    exact = [each for each in report.hosts if word in {each.endpoint, each.host}]
+    found = exact or [
+        each
+        for each in report.hosts
+        if each.endpoint.startswith(word) or each.host.startswith(word)
+    ]
+    if not found:
+        raise NotFound(
+            f"no host of the cluster {report.cluster} is {word!r}: {_choices(report.hosts)}"
+        )
+    if len(found) > 1:
+        raise NotFound(f"several hosts begin with {word!r}: {_choices(found)}")
+    host = found[0]
+    if not host.alive:
+        raise Unreachable(
+            f"the host {host.endpoint} was last heard {host.heard_s:.0f} s ago, so that it can take"
+            " no session: start its daemon, or name another host"
+        )
+    return host
+
+
+def _choices(hosts: Sequence[ClusterHost]) -> str:
+    return "choose from " + ", ".join(f"{each.endpoint} ({each.host})" for each in hosts)
 
 
 def _owner(client: BlockingClient, session: str) -> ClusterSession | None:
@@ -216,6 +169,51 @@ def _owner(client: BlockingClient, session: str) -> ClusterSession | None:
         return found[0]
     client.stat(session)
     return None
+
+
+@action(
+    "cluster config", "print configuration files for servers and hosts",
+    "Without --address, the servers are for this machine alone.",
+    argument(
+        "--cluster", metavar="TEXT", default="steno", help="the cluster's name (default: steno)"
+    ),
+    argument("--nodes", metavar="N", type=between(1, 5), help="1, 3 or 5 servers (default: 3)"),
+    argument(
+        "--address", metavar="HOST", nargs="+", default=[], help="the address of each server"
+    ),
+    argument(
+        "--host", metavar="HOST", nargs="+", default=[], help="the address of each daemon's host"
+    ),
+    argument(
+        "--store", metavar="DIR", type=path_text, default="/var/lib/nats",
+        help="the folder of the servers' data (default: /var/lib/nats)",
+    ),
+    argument(
+        "--folder", metavar="DIR", type=path_text, help="write the files there; none is overwritten"
+    ),
+    example="steno cluster config --address 10.0.0.1 10.0.0.2 10.0.0.3 --host 10.0.0.5",
+)  # fmt: skip
+def config(options: Namespace, output: Output) -> int:
+    """Print or write the files of the servers and hosts."""
+    nodes = options.nodes or len(options.address) or 3
+    if options.address and len(options.address) != nodes:
+        raise WrongUsage(
+            f"--nodes is {nodes}, and --address names {count(len(options.address), 'server')}:"
+            " leave --nodes out"
+        )
+    files = files_of(
+        Plan(options.cluster, nodes, tuple(options.address), tuple(options.host), options.store)
+    )
+    document = {"files": files, "folder": options.folder}
+    if options.folder is None:
+        heads = {name: output.style(f"# --- {name}", "bold") for name in files}
+        return output.answer(document, *(f"{heads[name]}\n{files[name]}" for name in files))
+    folder = Path(options.folder)
+    make_private(folder)
+    for name, text in files.items():
+        with new_file(folder / name) as file:
+            file.write(text.encode())
+    return output.answer(document, *(str(folder / name) for name in files))
 
 
 class _Comparison(NamedTuple):
@@ -232,7 +230,26 @@ class _Comparison(NamedTuple):
     troubles: dict[str, str]
 
 
-def _join(options: Namespace, output: Output) -> int:
+@action(
+    "cluster join", "bring the sessions of this root into its cluster",
+    "For a root that was used before it had a cluster. It may be repeated: sessions that the"
+    " cluster has are left alone, and one with the id of another host's session is named."
+    " Mounts stay on this machine.",
+    prefix_argument("only sessions whose id begins with this"),
+    one_of(
+        flag(
+            "--create",
+            help="restart the daemon, and let it create the cluster's streams: on one host, once",
+        ),
+        flag(
+            "--again",
+            help="restart the daemon, and let it use streams that were made again or restored",
+        ),
+    ),
+    default(changes=True),
+    example="steno cluster join",
+)  # fmt: skip
+def join(options: Namespace, output: Output) -> int:
     """Use each session that the journal lacks, or may have an old copy of, which ships it."""
     prefix = options.prefix or ""
     if options.create or options.again:
@@ -297,50 +314,32 @@ def _print_joined(
     output: Output, joined: list[str], there: int, why: Iterable[tuple[str, str]]
 ) -> None:
     left_out = [{"session": session, "why": text} for session, text in why]
-    if output.as_json:
-        output.document({"joined": joined, "there": there, "left_out": left_out})
-        return
-    for each in left_out:
-        output.say(f"{each['session']} did not join: {each['why']}")
-    output.say(f"{count(len(joined), 'session')} joined, {number(there)} were there already")
-
-
-def _config(options: Namespace, output: Output) -> int:
-    """Print or write the files of the servers and hosts."""
-    nodes = options.nodes or len(options.address) or 3
-    if options.address and len(options.address) != nodes:
-        raise WrongUsage(
-            f"--nodes is {nodes}, and --address names {count(len(options.address), 'server')}:"
-            " leave --nodes out"
-        )
-    files = files_of(
-        Plan(options.cluster, nodes, tuple(options.address), tuple(options.host), options.store)
+    if not output.as_json:
+        for each in left_out:
+            output.say(f"{each['session']} did not join: {each['why']}")
+    output.answer(
+        {"joined": joined, "there": there, "left_out": left_out},
+        message=f"{count(len(joined), 'session')} joined, {number(there)} were there already",
     )
-    if options.folder is not None:
-        return _write_files(options.folder, files, output)
-    if output.as_json:
-        output.document({"files": files, "folder": None})
-        return Exit.DONE
-    for name, text in files.items():
-        output.write(output.style(f"# --- {name}", "bold"))
-        output.write(text)
-    return Exit.DONE
 
 
-def _write_files(folder: str, files: dict[str, str], output: Output) -> int:
-    make_private(Path(folder))
-    for name, text in files.items():
-        with new_file(Path(folder) / name) as file:
-            file.write(text.encode())
-    if output.as_json:
-        output.document({"files": files, "folder": folder})
-        return Exit.DONE
-    for name in files:
-        output.write(str(Path(folder) / name))
-    return Exit.DONE
-
-
-def _try(options: Namespace, output: Output) -> int:
+@action(
+    "cluster try", "prove a takeover with servers and daemons on this machine",
+    "Three servers and two daemons run in a temporary folder. Several processes write one"
+    " session, its owner is killed, and the other daemon takes over. The command then proves"
+    " from the file that every acknowledged record is there exactly once and in order.",
+    argument(
+        "--agents", metavar="N", type=between(1, TRY_AGENTS_MAX), default=4,
+        help="number of processes (default: 4)",
+    ),
+    argument(
+        "--turns", metavar="N", type=between(10, TRY_TURNS_MAX), default=100,
+        help="turns of each process (default: 100)",
+    ),
+    keep_option,
+    example="steno cluster try --agents 8",
+)  # fmt: skip
+def try_takeover(options: Namespace, output: Output) -> int:
     """Play a takeover, and prove it."""
     # Imported here: the other actions need no event loop and no servers.
     from steno_cli.cluster.trial import run_trial  # noqa: PLC0415

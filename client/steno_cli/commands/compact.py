@@ -1,24 +1,26 @@
 """`steno compact`: sessions summarised by a model."""
 
-import argparse
 from argparse import Namespace
-from dataclasses import dataclass
 
 from steno import connect
 from steno.llm.limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX
 from steno.parts import Summarize, should_compact
 from steno_cli.arguments import (
-    Subcommands,
+    argument,
     between,
     command,
+    default,
+    flag,
     key_option,
     number_from,
+    number_where,
     optional_argument,
     seconds,
+    titled,
     why_option,
 )
 from steno_cli.command_limits import WATCH_INTERVAL_S
-from steno_cli.compact.worker import Rule, Worker, run_until_signal, say_compacted, with_progress
+from steno_cli.compact.worker import IsDue, Worker, about, run_until_signal, with_progress
 from steno_cli.connection import how_to_connect, say_repaired
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -27,114 +29,77 @@ from steno_present.wording import count, number
 from steno_protocol import limits
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "compact", run,
-        "Other clients can keep writing meanwhile. Prints the new head. The summarised records"
-        " stay in a past generation; `steno restore` brings them back. The API key comes from"
-        " STENO_LLM_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, and is sent only over https or"
-        " to this machine. With --max-context-size, only a session that is full enough is"
-        " compacted. With --watch, the command runs until a signal and compacts each session"
-        " whose id starts with SESSION once it is full enough; sessions of a mount only if"
-        " SESSION names the mount.",
-        example="steno compact demo --model qwen3 --base-url http://127.0.0.1:8080/v1\n"
-        "steno compact --watch --model qwen3 --base-url http://127.0.0.1:8080/v1"
-        " --max-context-size 200000",
-    )  # fmt: skip
-    optional_argument(parser, "session", str, "a session id or a unique prefix")
-    parser.set_defaults(by_prefix=True)
-    _add_model(parser)
-    _add_trigger(parser)
-    parser.add_argument(
+@command(
+    "compact",
+    "Other clients can keep writing meanwhile. Prints the new head. The summarised records"
+    " stay in a past generation; `steno restore` brings them back. The API key comes from"
+    " STENO_LLM_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, and is sent only over https or"
+    " to this machine. With --max-context-size, only a session that is full enough is"
+    " compacted. With --watch, the command runs until a signal and compacts each session"
+    " whose id starts with SESSION once it is full enough; sessions of a mount only if"
+    " SESSION names the mount.",
+    optional_argument("session", str, "a session id or a unique prefix"),
+    default(by_prefix=True),
+    titled(
+        "the model that summarises",
+        argument(
+            "--model", metavar="NAME", required=True, help="the model's name at the provider"
+        ),
+        argument(
+            "--provider", choices=("openai", "anthropic"), default="openai",
+            help="the API of the server: chat completions (openai, default) or messages"
+            " (anthropic)",
+        ),
+        argument(
+            "--base-url", metavar="URL", help="the URL of the server (default: the provider's)"
+        ),
+        argument(
+            "--max-output-tokens", metavar="N", type=number_from(1),
+            default=MODEL_OUTPUT_TOKENS_MAX,
+            help="maximum tokens of a summary, thoughts included (default:"
+            f" {MODEL_OUTPUT_TOKENS_MAX})",
+        ),
+        argument(
+            "--deadline", metavar="SECONDS", type=seconds, default=MODEL_DEADLINE_S,
+            help=f"deadline for one summary, retries included (default: {MODEL_DEADLINE_S:g})",
+        ),
+    ),
+    titled(
+        "when a session is full enough",
+        argument(
+            "--max-context-size", metavar="N", type=number_from(1),
+            help="context size of the agents' model, in tokens",
+        ),
+        argument(
+            "--reserved", metavar="N", type=number_from(0), default=50_000,
+            help="tokens to keep free (default: 50000)",
+        ),
+        argument(
+            "--ratio", metavar="R", default=0.85,
+            type=number_where(lambda found: 0 < found <= 1, "is not a number above 0 and up to 1"),
+            help="fraction of the context that may be full (default: 0.85)",
+        ),
+        flag("--watch", help="compact all sessions as they fill, until a signal"),
+        argument(
+            "--interval", metavar="SECONDS", type=seconds, default=WATCH_INTERVAL_S,
+            help=f"interval between checks of --watch (default: {WATCH_INTERVAL_S:g})",
+        ),
+    ),
+    argument(
         "--preserve", metavar="N", type=between(1, limits.PRESERVED_MESSAGES_MAX), default=2,
         help="number of last messages to keep, 1 to"
         f" {limits.PRESERVED_MESSAGES_MAX} (default: 2)",
-    )  # fmt: skip
-    parser.add_argument("--instruction", metavar="TEXT", help="an instruction for the summary")
-    why_option(parser)
-    key_option(parser)
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the model that summarises")
-    group.add_argument(
-        "--model", metavar="NAME", required=True, help="the model's name at the provider"
-    )
-    group.add_argument(
-        "--provider", choices=("openai", "anthropic"), default="openai",
-        help="the API of the server: chat completions (openai, default) or messages (anthropic)",
-    )  # fmt: skip
-    group.add_argument(
-        "--base-url", metavar="URL", help="the URL of the server (default: the provider's)"
-    )
-    group.add_argument(
-        "--max-output-tokens", metavar="N", type=number_from(1),
-        default=MODEL_OUTPUT_TOKENS_MAX,
-        help=f"maximum tokens of a summary, thoughts included (default: {MODEL_OUTPUT_TOKENS_MAX})",
-    )  # fmt: skip
-    group.add_argument(
-        "--deadline", metavar="SECONDS", type=seconds, default=MODEL_DEADLINE_S,
-        help=f"deadline for one summary, retries included (default: {MODEL_DEADLINE_S:g})",
-    )  # fmt: skip
-
-
-def _add_trigger(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("when a session is full enough")
-    group.add_argument(
-        "--max-context-size", metavar="N", type=number_from(1),
-        help="context size of the agents' model, in tokens",
-    )  # fmt: skip
-    group.add_argument(
-        "--reserved", metavar="N", type=number_from(0), default=50_000,
-        help="tokens to keep free (default: 50000)",
-    )  # fmt: skip
-    group.add_argument(
-        "--ratio", metavar="R", type=_ratio, default=0.85,
-        help="fraction of the context that may be full (default: 0.85)",
-    )  # fmt: skip
-    group.add_argument(
-        "--watch", action="store_true", help="compact all sessions as they fill, until a signal"
-    )
-    group.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=WATCH_INTERVAL_S,
-        help=f"interval between checks of --watch (default: {WATCH_INTERVAL_S:g})",
-    )  # fmt: skip
-
-
-def _ratio(text: str) -> float:
-    try:
-        ratio = float(text)
-    except ValueError:
-        ratio = 0.0
-    if not 0 < ratio <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and up to 1")
-    return ratio
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """The number of tokens at which a session is compacted.
-
-    Attributes:
-        max_context_size: context size of the agents' model, in tokens.
-        reserved: tokens to keep free.
-        ratio: fraction of the context that may be full.
-    """
-
-    max_context_size: int
-    reserved: int
-    ratio: float
-
-    def is_due(self, tokens: int) -> bool:
-        """True if a context of `tokens` is full enough."""
-        return should_compact(tokens, self.max_context_size, self.reserved, self.ratio)
-
-
+    ),
+    argument("--instruction", metavar="TEXT", help="an instruction for the summary"),
+    why_option, key_option(),
+    example="steno compact demo --model qwen3 --base-url http://127.0.0.1:8080/v1\n"
+    "steno compact --watch --model qwen3 --base-url http://127.0.0.1:8080/v1"
+    " --max-context-size 200000",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Compact one session, or with --watch each one as it fills."""
-    trigger = _trigger(options)
-    _check(options, trigger)
+    _check(options)
+    is_due = _trigger(options)
     try:
         summarize = _summarizer(options, output)
     except ModuleNotFoundError as error:
@@ -143,23 +108,23 @@ def run(options: Namespace, output: Output) -> int:
         output.failure(str(error))
         return Exit.FAILED
     if options.watch:
-        assert trigger is not None
-        run_until_signal(lambda: _watch(options, output, summarize, trigger))
+        assert is_due is not None
+        run_until_signal(lambda: _watch(options, output, summarize, is_due))
         # A signal is the regular end of a worker.
         return Exit.DONE
-    ended = run_until_signal(lambda: _compact_one(options, output, summarize, trigger))
+    ended = run_until_signal(lambda: _compact_one(options, output, summarize, is_due))
     return Exit.INTERRUPTED if ended is None else ended
 
 
 async def _compact_one(
-    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger | None
+    options: Namespace, output: Output, summarize: Summarize, is_due: IsDue | None
 ) -> int:
     async with connect(**how_to_connect(options)) as client:
         session = client.session(options.session)
         stat = await session.stat()
         tokens = stat.token_count_with_pending
-        if trigger is not None and not trigger.is_due(tokens):
-            most = number(trigger.max_context_size)
+        if is_due is not None and not is_due(tokens):
+            most = number(options.max_context_size)
             return _nothing(output, stat.session, f"{number(tokens)} of {most} tokens: not yet due")
         output.say(f"{options.session}: {count(tokens, 'token')}, reading")
         done = await session.compact(
@@ -173,35 +138,18 @@ async def _compact_one(
             say_repaired(output, repaired)
     if done is None:
         return _nothing(output, options.session, "there are too few messages to compact")
-    if output.as_json:
-        output.document(contract.compacted(options.session, done))
-        return Exit.DONE
-    output.write(str(done.ack.head))
-    say_compacted(output, options.session, done)
-    return Exit.DONE
+    document = contract.compacted(options.session, done)
+    return output.answer(document, str(done.ack.head), message=about(options.session, done))
 
 
-async def _watch(
-    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger
-) -> None:
-    rule = Rule(
-        prefix=options.session or "",
-        is_due=trigger.is_due,
-        preserve=options.preserve,
-        instruction=options.instruction,
-        why=options.why,
-        interval_s=options.interval,
-    )
+async def _watch(options: Namespace, output: Output, summarize: Summarize, is_due: IsDue) -> None:
     async with connect(**how_to_connect(options)) as client:
-        await Worker(client, summarize, rule, output).run()
+        await Worker(client, summarize, is_due, options, output).run()
 
 
 def _nothing(output: Output, session: str, why: str) -> int:
-    if output.as_json:
-        output.document(contract.compacted(session, None, why))
-    else:
-        output.say(f"{session}: nothing to do, {why}")
-    return Exit.DONE
+    document = contract.compacted(session, None, why)
+    return output.answer(document, message=f"{session}: nothing to do, {why}")
 
 
 def _summarizer(options: Namespace, output: Output) -> Summarize:
@@ -218,23 +166,26 @@ def _summarizer(options: Namespace, output: Output) -> Summarize:
     )
 
 
-def _trigger(options: Namespace) -> Trigger | None:
-    if options.max_context_size is None:
+def _trigger(options: Namespace) -> IsDue | None:
+    """Whether a session is full enough; None for one that is compacted in any case."""
+    size, reserved, ratio = options.max_context_size, options.reserved, options.ratio
+    if size is None:
         return None
-    return Trigger(options.max_context_size, options.reserved, options.ratio)
+    return lambda tokens: should_compact(tokens, size, reserved, ratio)
 
 
-def _check(options: Namespace, trigger: Trigger | None) -> None:
+def _check(options: Namespace) -> None:
+    size = options.max_context_size
     if options.session is None and not options.watch:
         raise WrongUsage("the session is missing: give SESSION, or --watch for all")
-    if options.watch and trigger is None:
+    if options.watch and size is None:
         raise WrongUsage(
             "--watch needs --max-context-size, the context size of the agents' model in tokens"
         )
     if options.watch and options.key is not None:
         raise WrongUsage("--key identifies one compaction, and --watch makes many: leave it out")
-    if trigger is not None and trigger.reserved >= trigger.max_context_size:
+    if size is not None and options.reserved >= size:
         raise WrongUsage(
-            f"--reserved {trigger.reserved} leaves nothing of --max-context-size"
-            f" {trigger.max_context_size}, so that every session is always due: reserve less"
+            f"--reserved {options.reserved} leaves nothing of --max-context-size {size}, so that"
+            " every session is always due: reserve less"
         )

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from steno.local import note_of, process_of
-from steno_cli.arguments import Subcommands, command
-from steno_cli.configuration import read_file, shown_value, unread_options
+from steno_cli.arguments import command, flag
+from steno_cli.configuration import read_file, remedy_for_unread, shown_value, unread_options
 from steno_cli.connection import connected, endpoint_of, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
@@ -22,18 +21,12 @@ from steno_protocol.replies import ConfigurationReport, OptionEntry
 from steno_protocol.settings import OPTIONS, Settings, example
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "config", run,
-        "Asks the running daemon, or reads config.toml and the environment if none runs.",
-        example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
-    )  # fmt: skip
-    parser.add_argument(
-        "--example", action="store_true", help="print a config.toml with every option"
-    )
-
-
+@command(
+    "config",
+    "Asks the running daemon, or reads config.toml and the environment if none runs.",
+    flag("--example", help="print a config.toml with every option"),
+    example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the options in force, or with --example a file that has all of them."""
     if options.example:
@@ -48,12 +41,10 @@ def run(options: Namespace, output: Output) -> int:
         shown = [msgspec.structs.asdict(row) for row in rows]
         output.document({"file": str(root / paths.CONFIG), "pid": pid, "options": shown})
         return Exit.DONE
-    for line in table([(row.name, shown_value(row.value), row.source) for row in rows]):
-        output.write(printable(line))
+    lines = table([(row.name, shown_value(row.value), row.source) for row in rows])
+    output.lines(map(printable, lines))
     if pid is not None and not paths.is_remote(endpoint_of(options) or ""):
-        note = note_of(root)
-        is_here = note is not None and process_of(root, note) == pid
-        remedy = f"`kill -HUP {pid}`, or `steno restart`" if is_here else "`steno restart`"
+        remedy = remedy_for_unread(root, pid, "`steno restart`")
         for line in unread_options(entries, read_file(root, {})):
             output.say(f"{line}: {remedy}")
     return Exit.DONE

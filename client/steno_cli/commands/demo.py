@@ -13,7 +13,7 @@ import anyio
 
 from steno import Client, connect
 from steno.local import is_free
-from steno_cli.arguments import Subcommands, between, command, keep_option
+from steno_cli.arguments import argument, between, command, keep_option
 from steno_cli.command_limits import DEMO_PREFIX, DEMO_TIMEOUT_S
 from steno_cli.connection import prepared_root, refuse_endpoint, root_of
 from steno_cli.demo.agents import (
@@ -31,27 +31,23 @@ from steno_present.wording import count, number
 from steno_protocol.errors import Exists, Held, Internal
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "demo", run,
-        "Several processes write one session at once while another follows it, and the daemon is"
-        " killed in the middle. The demo then proves from the file that every acknowledged record"
-        " is there exactly once and in order. Without --root, it uses a temporary folder, which it"
-        " removes if the proofs hold.",
-        example="steno demo --agents 8",
-    )  # fmt: skip
-    parser.add_argument(
+@command(
+    "demo",
+    "Several processes write one session at once while another follows it, and the daemon is"
+    " killed in the middle. The demo then proves from the file that every acknowledged record"
+    " is there exactly once and in order. Without --root, it uses a temporary folder, which it"
+    " removes if the proofs hold.",
+    argument(
         "--agents", metavar="N", type=between(1, 32), default=4,
         help="number of processes (default: 4)",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--turns", metavar="N", type=between(10, 100_000), default=300,
         help="turns of each process (default: 300)",
-    )  # fmt: skip
-    keep_option(parser)
-
-
+    ),
+    keep_option,
+    example="steno demo --agents 8",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Run the demo; fails unless every proof holds."""
     root = _root(options)

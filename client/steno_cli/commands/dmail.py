@@ -4,15 +4,14 @@ from argparse import Namespace
 from typing import Any
 
 from steno import BlockingSession
-from steno.values import Mail
 from steno_cli.arguments import (
-    Subcommands,
     action,
-    actions,
     add_user_message_option,
-    change_options,
+    argument,
     checkpoint_argument,
-    command,
+    command_with_actions,
+    expect_option,
+    key_option,
     optional_argument,
     session_argument,
 )
@@ -27,59 +26,24 @@ from steno_present.wording import moment
 from steno_protocol import timeline_entries
 from steno_protocol.errors import NotFound
 
-
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "dmail", None,
-        "At most one D-Mail is pending per session. Its delivery reverts the session to the"
-        " checkpoint and appends the message there, in one atomic step; the agent that owns the"
-        " session runs it.",
-        example="steno dmail send demo 3 'the tests are in tests/unit'\nsteno dmail deliver demo",
-    )  # fmt: skip
-    under = actions(parser)
-    _add_send(under)
-    _add_show(under)
-    _add_deliver(under)
+command_with_actions(
+    "dmail",
+    "At most one D-Mail is pending per session. Its delivery reverts the session to the"
+    " checkpoint and appends the message there, in one atomic step; the agent that owns the"
+    " session runs it.",
+    example="steno dmail send demo 3 'the tests are in tests/unit'\nsteno dmail deliver demo",
+)
 
 
-def _add_send(commands: Subcommands) -> None:
-    parser = action(
-        commands, "send", _send, "send a D-Mail", "Prints its id once it is durable.",
-        example="steno dmail send demo 3 - < insight.txt",
-    )  # fmt: skip
-    session_argument(parser)
-    checkpoint_argument(parser)
-    parser.add_argument("text", metavar="TEXT", help="the message, or - for stdin")
-    parser.add_argument(
-        "--replaces", metavar="MAIL_ID", help="the pending D-Mail that this one replaces"
-    )
-    change_options(parser, key="it is also the id of the D-Mail", durable=True)
-
-
-def _add_show(commands: Subcommands) -> None:
-    parser = action(
-        commands, "show", _show, "show the pending D-Mail",
-        "Prints nothing on stdout if no D-Mail is pending.",
-        example="steno dmail show demo --json",
-    )  # fmt: skip
-    session_argument(parser)
-
-
-def _add_deliver(commands: Subcommands) -> None:
-    parser = action(
-        commands, "deliver", _deliver, "deliver the pending D-Mail",
-        "Prints the new head. The removed records stay in a past generation; `steno restore` brings"
-        " them back.",
-        example="steno dmail deliver demo",
-    )  # fmt: skip
-    session_argument(parser)
-    optional_argument(parser, "mail_id", str, "the id of the D-Mail (default: the pending one)")
-    add_user_message_option(parser)
-    change_options(parser, durable=True)
-
-
-def _send(options: Namespace, output: Output) -> int:
+@action(
+    "dmail send", "send a D-Mail", "Prints its id once it is durable.",
+    session_argument, checkpoint_argument,
+    argument("text", metavar="TEXT", help="the message, or - for stdin"),
+    argument("--replaces", metavar="MAIL_ID", help="the pending D-Mail that this one replaces"),
+    key_option("it is also the id of the D-Mail"), expect_option,
+    example="steno dmail send demo 3 - < insight.txt",
+)  # fmt: skip
+def send(options: Namespace, output: Output) -> int:
     """Send a D-Mail; its id is the key of the command."""
     text = text_or_stdin(options, "text")
     if not text:
@@ -100,20 +64,37 @@ def _send(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _show(options: Namespace, output: Output) -> int:
+@action(
+    "dmail show", "show the pending D-Mail", "Prints nothing on stdout if no D-Mail is pending.",
+    session_argument,
+    example="steno dmail show demo --json",
+)  # fmt: skip
+def show(options: Namespace, output: Output) -> int:
     """Print the pending D-Mail, if any."""
     with connected(options) as client:
         mail = client.session(options.session).pending_dmail()
-    if output.as_json:
-        output.document(contract.mail(options.session, mail))
-    elif mail is None:
-        output.say(f"no D-Mail is pending in {options.session}")
-    else:
-        _print(output, mail)
-    return Exit.DONE
+    document = contract.mail(options.session, mail)
+    if mail is None:
+        return output.answer(document, message=f"no D-Mail is pending in {options.session}")
+    sent = f"sent {moment(mail.at)}" if mail.at else "sent"
+    by = f" by {mail.by}" if mail.by else ""
+    return output.answer(
+        document,
+        output.style(f"{mail.id}  to checkpoint {mail.checkpoint_id}, {sent}{by}", "dim"),
+        printable(mail.message) if output.is_terminal else mail.message,
+    )
 
 
-def _deliver(options: Namespace, output: Output) -> int:
+@action(
+    "dmail deliver", "deliver the pending D-Mail",
+    "Prints the new head. The removed records stay in a past generation; `steno restore` brings"
+    " them back.",
+    session_argument,
+    optional_argument("mail_id", str, "the id of the D-Mail (default: the pending one)"),
+    add_user_message_option, key_option(), expect_option,
+    example="steno dmail deliver demo",
+)  # fmt: skip
+def deliver(options: Namespace, output: Output) -> int:
     """Deliver the given D-Mail, else the pending one."""
     with connected(options) as client:
         session = client.session(options.session)
@@ -154,10 +135,3 @@ def _delivered_by(session: BlockingSession, key: str | None) -> str | None:
 
 def _how(options: Namespace) -> dict[str, Any]:
     return {"key": options.key, "expect": options.expect}
-
-
-def _print(output: Output, mail: Mail) -> None:
-    sent = f"sent {moment(mail.at)}" if mail.at else "sent"
-    by = f" by {mail.by}" if mail.by else ""
-    output.write(output.style(f"{mail.id}  to checkpoint {mail.checkpoint_id}, {sent}{by}", "dim"))
-    output.write(printable(mail.message) if output.is_terminal else mail.message)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from steno_cli.arguments import Subcommands, command, path_text
+from steno_cli.arguments import argument, command, path_text
 from steno_cli.connection import prepared_root, root_in_use, root_of
 from steno_cli.doctor import Finding
 from steno_cli.doctor.cluster import check_cluster
@@ -51,23 +51,19 @@ _CHECKS: Final[dict[str, Callable[[Namespace, Path], Iterator[Finding]]]] = {
 _SIGNS: Final = {"ok": ("✓", "green"), "warning": ("●", "yellow"), "problem": ("✗", "red")}
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "doctor", run,
-        "Works without a daemon and beside one that hangs. It starts no daemon and changes"
-        " nothing. With --self-test it tries steno instead, for a minute, on the file system of the"
-        " root or of FOLDER, in a folder of its own that it removes: daemons are killed, files torn"
-        " and opened again, and everything acknowledged is compared. That proves nothing about a"
-        " power cut.",
-        example="steno doctor\nsteno doctor --self-test /tmp",
-    )  # fmt: skip
-    parser.add_argument(
+@command(
+    "doctor",
+    "Works without a daemon and beside one that hangs. It starts no daemon and changes"
+    " nothing. With --self-test it tries steno instead, for a minute, on the file system of the"
+    " root or of FOLDER, in a folder of its own that it removes: daemons are killed, files torn"
+    " and opened again, and everything acknowledged is compared. That proves nothing about a"
+    " power cut.",
+    argument(
         "--self-test", nargs="?", const=True, metavar="FOLDER", type=path_text,
         help="try steno on the file system of the root, or of FOLDER",
-    )  # fmt: skip
-
-
+    ),
+    example="steno doctor\nsteno doctor --self-test /tmp",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Run every check; the exit code shows whether there is a problem."""
     if options.self_test is not None:

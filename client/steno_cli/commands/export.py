@@ -6,23 +6,21 @@ from pathlib import Path
 from typing import Final
 
 from steno import BlockingClient, BlockingSession
-from steno_cli.arguments import Subcommands, command, path_text, session_argument
+from steno_cli.arguments import argument, command, flag, one_of, path_text, session_argument
 from steno_cli.closing import say_open_calls
-from steno_cli.connection import connected, local_root, root_here
-from steno_cli.destination import new_file, new_folder
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected, local_root
+from steno_cli.destination import new_file, new_folder, print_result
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.export.kimi_folder import write_session
 from steno_cli.export.pieces import Pieces
-from steno_cli.export.result import print_result
 from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_cli.sizes import size_of
+from steno_cli.session_files import size_of
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.replies import SessionStat
-from steno_redact.patterns import Patterns
 from steno_redact.redactor import Redactor
 
 PROGRAMS: Final = ("claude-code", "codex", "kimi-code", "opencode", "pi", "qwen")
@@ -42,67 +40,51 @@ _CLOSED: Final = frozenset(_FORMATS.values())
 """The formats to which --close-calls adds results."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "export", run,
-        "markdown: the conversation for people. html: the same as one file for the browser, with"
-        " its images; needs the extra `stenod[view]`. Secrets in both are masked. json: all"
-        " records, events, streams and the timeline with their cursors, exactly as stored."
-        " jsonl: the records alone, one a line, as `steno append` takes them. kimi: a"
-        " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
-        " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
-        " only the lines and the title. Symbolic links are skipped. claude-code, codex, kimi-code,"
-        " opencode, pi, qwen: a session that this agent goes on with, under a new id. Existing"
-        " files are never overwritten.",
-        example="steno export demo -o demo.md\nsteno export demo -o demo.html\n"
-        "steno export demo --format kimi -o ~/copy\n"
-        "steno export demo --format claude-code --install",
-    )  # fmt: skip
-    session_argument(parser)
-    parser.add_argument(
-        "--format",
-        choices=("markdown", "html", "json", "jsonl", "kimi", *PROGRAMS),
+@command(
+    "export",
+    "markdown: the conversation for people. html: the same as one file for the browser, with"
+    " its images; needs the extra `stenod[view]`. Secrets in both are masked. json: all"
+    " records, events, streams and the timeline with their cursors, exactly as stored."
+    " jsonl: the records alone, one a line, as `steno append` takes them. kimi: a"
+    " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
+    " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
+    " only the lines and the title. Symbolic links are skipped. claude-code, codex, kimi-code,"
+    " opencode, pi, qwen: a session that this agent goes on with, under a new id. Existing"
+    " files are never overwritten.",
+    session_argument,
+    argument(
+        "--format", choices=("markdown", "html", "json", "jsonl", "kimi", *PROGRAMS),
         help="(default: that of the name of -o; markdown, or json with --json)",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "-o", "--output", metavar="PATH", type=path_text,
         help="the file or, for kimi and kimi-code, the folder to make (default, and -: stdout, but"
         " not for a folder)",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    flag(
         "--install",
-        action="store_true",
         help="put the session where its agent looks for it, and print the command to type",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--work-dir", metavar="DIR", type=path_text,
         help="the directory in which the agent goes on (default: the one of an imported session, if"
         " it exists here; else this one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--close-calls", action="store_true",
+    ),
+    flag(
+        "--close-calls",
         help="add a result to each call that has none, as `steno repair` does; not to kimi",
-    )  # fmt: skip
-    masking = parser.add_mutually_exclusive_group()
-    masking.add_argument(
-        "--redact", action="store_true", default=None, help="mask secrets in json and jsonl, too"
-    )
-    masking.add_argument(
-        "--no-redact", action="store_false", dest="redact",
-        help="leave secrets in markdown and html as they are",
-    )  # fmt: skip
-
-
-def _check_closing(options: Namespace) -> None:
-    if options.close_calls and options.format not in _CLOSED:
-        raise WrongUsage(
-            f"--close-calls adds no results to --format {options.format}: export a fork, which"
-            f" `steno fork {options.session} NEW --close-calls` makes",
-            session=options.session,
-        )
-
-
+    ),
+    one_of(
+        flag("--redact", default=None, help="mask secrets in json and jsonl, too"),
+        argument(
+            "--no-redact", action="store_false", dest="redact",
+            help="leave secrets in markdown and html as they are",
+        ),
+    ),
+    example="steno export demo -o demo.md\nsteno export demo -o demo.html\n"
+    "steno export demo --format kimi -o ~/copy\n"
+    "steno export demo --format claude-code --install",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Write a session in the requested format."""
     if options.format is None:
@@ -136,8 +118,17 @@ def run(options: Namespace, output: Output) -> int:
             )
         return _export_folder(options, output)
     is_masked = is_shown if options.redact is None else options.redact
-    redactor = redactor_of(root_here(options)) if is_masked else Redactor(Patterns())
+    redactor = redactor_of(options, is_on=is_masked)
     return _export_text(options, output, redactor)
+
+
+def _check_closing(options: Namespace) -> None:
+    if options.close_calls and options.format not in _CLOSED:
+        raise WrongUsage(
+            f"--close-calls adds no results to --format {options.format}: export a fork, which"
+            f" `steno fork {options.session} NEW --close-calls` makes",
+            session=options.session,
+        )
 
 
 def _format_of_name(options: Namespace, output: Output) -> str:

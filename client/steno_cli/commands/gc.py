@@ -5,7 +5,7 @@ import shlex
 from argparse import Namespace
 from typing import Final
 
-from steno_cli.arguments import Subcommands, command, days, number_from, optional_argument
+from steno_cli.arguments import argument, command, days, flag, number_from, prefix_argument
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -29,45 +29,35 @@ _OPTIONS: Final = {
 _OLDER: Final = re.compile(r"(--generations-older )([0-9]+)")
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "gc", run,
-        "Removes only what the options name; --dry-run alone shows everything that can be removed."
-        " The newest past generation always stays, and so does every generation that holds a"
-        " checkpoint or a D-Mail in use.",
-        example="steno gc --dry-run\nsteno gc --generations-older 90 --keep-generations 5 --trash"
-        "\nsteno gc --retention --dry-run",
-    )  # fmt: skip
-    optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print what would be removed and the space it frees; remove nothing",
-    )
-    parser.add_argument(
+@command(
+    "gc",
+    "Removes only what the options name; --dry-run alone shows everything that can be removed."
+    " The newest past generation always stays, and so does every generation that holds a"
+    " checkpoint or a D-Mail in use.",
+    prefix_argument(),
+    flag("--dry-run", help="print what would be removed and the space it frees; remove nothing"),
+    argument(
         "--generations-older", metavar="DAYS", type=days,
         help="generations replaced by a rewrite more than DAYS days ago",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--keep-generations", metavar="N", type=number_from(1),
         help="all but the newest N; with --generations-older, only generations that match both",
-    )  # fmt: skip
-    parser.add_argument(
-        "--with-lineage", action="store_true",
+    ),
+    flag(
+        "--with-lineage",
         help="also generations with checkpoints from before a compaction; reverts to them fail"
         " then",
-    )  # fmt: skip
-    parser.add_argument(
-        "--trash", action="store_true", help="deleted sessions that have expired (disk.trash_days)"
-    )
-    parser.add_argument(
-        "--retention", action="store_true",
+    ),
+    flag("--trash", help="deleted sessions that have expired (disk.trash_days)"),
+    flag(
+        "--retention",
         help="what the rules of [retention] in config.toml name; the daemon follows them once a"
         " day, too",
-    )  # fmt: skip
-
-
+    ),
+    example="steno gc --dry-run\nsteno gc --generations-older 90 --keep-generations 5 --trash"
+    "\nsteno gc --retention --dry-run",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Remove the files that the options name; starts the daemon, which owns the files.
 

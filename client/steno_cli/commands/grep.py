@@ -4,22 +4,20 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno import BlockingClient
 from steno.values import Record
-from steno_cli.arguments import Subcommands, between, command, optional_argument, role
+from steno_cli.arguments import argument, between, command, flag, prefix_argument, role
 from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
-from steno_cli.connection import connected, root_here
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
-from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
+from steno_cli.records import Since, report_damaged, since_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.session_files import SessionFiles
-from steno_cli.since import Since, since_option
 from steno_present import contract
 from steno_present.messages import written_at
 from steno_present.safe_text import printable
@@ -37,47 +35,6 @@ _LIKE_A_REGEX: Final = re.compile(r"\\[A-Za-z]|\.[*+?]|\[[^\]]*\]|^\^|\$$|\||\(\
 
 _BLOCK_BYTES: Final = 1 << 20
 """Bytes of a file that are looked at together."""
-
-
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "grep", run,
-        "Searches texts, thoughts, tool calls and their results. Prints each matching line with"
-        " its session, cursor and time. Archived sessions are included. Exits with 4 if nothing"
-        " matches.",
-        example="steno grep -i 'no space left' kimi: --role tool\nsteno grep -l TODO",
-    )  # fmt: skip
-    parser.add_argument("pattern", metavar="PATTERN", help="a Python regular expression")
-    optional_argument(
-        parser, "prefix", str, "only sessions whose id starts with PREFIX (default: all)"
-    )
-    parser.add_argument("-i", "--ignore-case", action="store_true", help="ignore case")
-    parser.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
-    parser.add_argument(
-        "-l",
-        "--files-with-matches",
-        action="store_true",
-        help="print only the ids of matching sessions",
-    )
-    parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
-    since_option(parser)
-    program_option(parser)
-    parser.add_argument(
-        "--redact", action="store_true", help="search and print texts with their secrets masked"
-    )
-    parser.add_argument(
-        "--index", action="store_true",
-        help="search words in the full-text index, which is brought up to date first",
-    )  # fmt: skip
-    parser.add_argument(
-        "--order", choices=("relevance", "time"),
-        help="with --index: the best matches first, or the newest (default: relevance)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
-        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
-    )  # fmt: skip
 
 
 class Hit(NamedTuple):
@@ -171,6 +128,31 @@ class Search:
         return None if found is None else found.span()
 
 
+@command(
+    "grep",
+    "Searches texts, thoughts, tool calls and their results. Prints each matching line with"
+    " its session, cursor and time. Archived sessions are included. Exits with 4 if nothing"
+    " matches.",
+    argument("pattern", metavar="PATTERN", help="a Python regular expression"),
+    prefix_argument("only sessions whose id starts with PREFIX (default: all)"),
+    flag("-i", "--ignore-case", help="ignore case"),
+    flag("-F", "--fixed-strings", help="PATTERN is plain text"),
+    flag("-l", "--files-with-matches", help="print only the ids of matching sessions"),
+    argument("--role", metavar="ROLE", type=role, help="only in messages of this role"),
+    since_option,
+    program_option,
+    flag("--redact", help="search and print texts with their secrets masked"),
+    flag("--index", help="search words in the full-text index, which is brought up to date first"),
+    argument(
+        "--order", choices=("relevance", "time"),
+        help="with --index: the best matches first, or the newest (default: relevance)",
+    ),
+    argument(
+        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
+        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
+    ),
+    example="steno grep -i 'no space left' kimi: --role tool\nsteno grep -l TODO",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print every hit; an unreadable session does not end the search."""
     if options.index:
@@ -191,12 +173,8 @@ def run(options: Namespace, output: Output) -> int:
         )
         listed = client.sessions(options.prefix or "")
         sessions = [*Programs(client, options.programs).chosen(listed)]
-        progress.expect(sum(entry.bytes for entry in sessions))
-        begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
-        for entry, begin in zip(progress.over(sessions), begins, strict=False):
+        for entry in progress.over_bytes(sessions, [each.bytes for each in sessions]):
             has_sessions = True
-            # The rest of the one before was perhaps not read.
-            progress.add(begin - progress.done_bytes)
             try:
                 for hit in search.hits(client, entry.session):
                     has_hits = True
@@ -272,7 +250,7 @@ def _run_indexed(options: Namespace, output: Output) -> int:
 
 def _shown(options: Namespace) -> Callable[[Record], Record]:
     """What is searched and printed of a record."""
-    return shown_records(redactor_of(root_here(options)) if options.redact else None)
+    return shown_records(redactor_of(options) if options.redact else None)
 
 
 def _words(options: Namespace, output: Output) -> "IndexedWords":
@@ -323,10 +301,7 @@ def _pattern(options: Namespace) -> re.Pattern[str]:
 
 def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
     if options.files_with_matches:
-        if output.as_json:
-            output.document({"session": session})
-        else:
-            output.write(printable(session))
+        output.answer({"session": session}, printable(session))
         return
     at = written_at(hit.record.record)
     role = str(hit.record.record.get("role"))

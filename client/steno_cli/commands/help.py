@@ -1,4 +1,4 @@
-"""`steno help`: lists of the commands, the manual, and the help of one command."""
+"""The commands about the command itself: its help, its manual and its completion scripts."""
 
 import sys
 from argparse import Namespace
@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 from importlib.resources import files
 from io import StringIO
 
-from steno_cli.arguments import Subcommands, command, common_options
+from steno_cli.arguments import argument, command, common_options, flag
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.parser import build_parser
 from steno_cli.render.output import Output
@@ -19,22 +19,16 @@ _MANUAL = "manual"
 """The topic of the whole manual."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "help", run,
-        "Without a topic, the commands that are used most, as `steno` alone does. The topic"
-        " `manual` is the whole manual, paged on a terminal, as `man steno` shows it; the topic"
-        " `options` describes the options of every command.",
-        example="steno help show\nsteno help keys new\nsteno help --all\nsteno help manual",
-    )  # fmt: skip
-    parser.add_argument(
-        "topic", metavar="COMMAND", nargs="*", help="a command, perhaps with its action"
-    )
-    parser.add_argument("--all", action="store_true", help="list all commands, and the exit codes")
-
-
-def run(options: Namespace, output: Output) -> int:
+@command(
+    "help",
+    "Without a topic, the commands that are used most, as `steno` alone does. The topic"
+    " `manual` is the whole manual, paged on a terminal, as `man steno` shows it; the topic"
+    " `options` describes the options of every command.",
+    argument("topic", metavar="COMMAND", nargs="*", help="a command, perhaps with its action"),
+    flag("--all", help="list all commands, and the exit codes"),
+    example="steno help show\nsteno help keys new\nsteno help --all\nsteno help manual",
+)  # fmt: skip
+def show_help(options: Namespace, output: Output) -> int:
     """Print a list of commands, the manual, or the help of the named command."""
     topic: list[str] = options.topic
     if options.all and topic:
@@ -71,3 +65,23 @@ def _print(text: str, output: Output, *, is_paged: bool) -> None:
         pydoc.pager(text)
     else:
         output.raw(text.encode())
+
+
+@command(
+    "completion",
+    "Completes commands, options and session ids; ids come from the folders of the root,"
+    " without a daemon. Evaluate the script at shell start-up (in zsh after compinit), or put"
+    " it into the shell's completion folder.",
+    argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"),
+    example="steno completion bash > ~/.bash_completion\n"
+    "steno completion zsh > ~/.zfunc/_steno\n"
+    "steno completion fish > ~/.config/fish/completions/steno.fish",
+)  # fmt: skip
+def completion(options: Namespace, output: Output) -> int:
+    """Print the script, which `tests/support/generate_completions.py` generates."""
+    script = files("steno_cli").joinpath("completions", f"steno.{options.shell}").read_bytes()
+    if output.as_json:
+        output.document({"shell": options.shell, "script": script.decode()})
+    else:
+        output.raw(script)
+    return Exit.DONE

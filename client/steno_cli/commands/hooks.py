@@ -6,13 +6,20 @@ import subprocess
 import sys
 from argparse import Namespace
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
-from steno_cli.arguments import Subcommands, action, actions, command, optional_argument
+from steno_cli.arguments import (
+    action,
+    argument,
+    command_with_actions,
+    default,
+    flag,
+    optional_argument,
+)
 from steno_cli.connection import connected, own_root, refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_present import contract
 from steno_protocol.errors import StenoError
 
@@ -31,43 +38,29 @@ _HOOK_S: Final = 10
 """Seconds that Claude Code waits for the hook, which takes a third of one."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "hooks", None,
-        "With the hooks, Claude Code and Codex have their sessions followed whenever a turn ends,"
-        " also on machines where `steno watch` learns of changes late. They are printed, and no"
-        " file of another program is changed.",
-        example="steno hooks show claude-code\nsteno hooks show codex",
-    )  # fmt: skip
-    under = actions(parser)
-    shown = action(
-        under, "show", _show, "print the hooks of a program",
-        "Prints what belongs into the program's configuration, and on stderr where that is.",
-        example="steno hooks show codex",
-    )  # fmt: skip
-    shown.add_argument("program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex")
-    run = action(
-        under, "run", _run, "follow the session that a hook names",
-        "Reads the JSON of the hook, from stdin or as the last argument, and leaves the rest to a"
-        " process of its own: the agent does not wait. It prints nothing and always exits with 0,"
-        " so that no agent fails because of it; --wait waits, prints and fails as other commands"
-        " do.",
-        example="steno hooks run codex '{\"thread-id\": \"01234567-89ab-7cde-8f01-23456789abcd\"}'"
-        " --wait",
-    )  # fmt: skip
-    run.add_argument("program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex")
-    run.add_argument(
-        "--wait", action="store_true", help="wait until the session is followed, and print its id"
-    )
-    optional_argument(run, "given", str, "the JSON of the hook (default: stdin)")
-    run.set_defaults(makes_root=True)
+command_with_actions(
+    "hooks",
+    "With the hooks, Claude Code and Codex have their sessions followed whenever a turn ends,"
+    " also on machines where `steno watch` learns of changes late. They are printed, and no"
+    " file of another program is changed.",
+    example="steno hooks show claude-code\nsteno hooks show codex",
+)
+
+_program_argument = argument(
+    "program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex"
+)
 
 
-def _show(options: Namespace, output: Output) -> int:
+@action(
+    "hooks show", "print the hooks of a program",
+    "Prints what belongs into the program's configuration, and on stderr where that is.",
+    _program_argument,
+    example="steno hooks show codex",
+)  # fmt: skip
+def show(options: Namespace, output: Output) -> int:
     """Print the configuration of a program."""
     refuse_endpoint(options)
-    words = _words_of_hook(options.program, root_of(options))
+    words = own_command(root_of(options), "hooks", "run", options.program)
     if options.program == "claude-code":
         # A hook that exits with 2 stops the agent: whatever happens, this one does not.
         line = f"{shlex.join(words)} >/dev/null 2>&1 || true"
@@ -76,15 +69,25 @@ def _show(options: Namespace, output: Output) -> int:
     else:
         # A list of JSON texts is one of TOML, too.
         text = f"notify = {json.dumps(words, ensure_ascii=False)}"
-    if output.as_json:
-        output.document(contract.hook(options.program, text, _PLACES[options.program]))
-    else:
-        output.write(text)
-        output.say(f"it belongs into {_PLACES[options.program]}")
-    return Exit.DONE
+    place = _PLACES[options.program]
+    document = contract.hook(options.program, text, place)
+    return output.answer(document, text, message=f"it belongs into {place}")
 
 
-def _run(options: Namespace, output: Output) -> int:
+@action(
+    "hooks run", "follow the session that a hook names",
+    "Reads the JSON of the hook, from stdin or as the last argument, and leaves the rest to a"
+    " process of its own: the agent does not wait. It prints nothing and always exits with 0,"
+    " so that no agent fails because of it; --wait waits, prints and fails as other commands"
+    " do.",
+    _program_argument,
+    flag("--wait", help="wait until the session is followed, and print its id"),
+    optional_argument("given", str, "the JSON of the hook (default: stdin)"),
+    default(makes_root=True),
+    example="steno hooks run codex '{\"thread-id\": \"01234567-89ab-7cde-8f01-23456789abcd\"}'"
+    " --wait",
+)  # fmt: skip
+def run(options: Namespace, output: Output) -> int:
     """Follow the session that a hook names."""
     if options.wait:
         return _follow(options, output)
@@ -105,10 +108,7 @@ def _follow(options: Namespace, output: Output) -> int:
         return Exit.FAILED
     with connected(options) as client:
         for session in follow(client, own_root(client), file):
-            if output.as_json:
-                output.document({"session": session})
-            else:
-                output.write(session)
+            output.answer({"session": session}, session)
     return Exit.DONE
 
 
@@ -120,7 +120,7 @@ def _leave(options: Namespace) -> None:
     if transcript_of(options.program, given) is None:
         # The file of a new session may come with its first message.
         return
-    words = [*_words_of_hook(options.program, root_of(options)), "--wait"]
+    words = own_command(root_of(options), "hooks", "run", options.program, "--wait")
     child = subprocess.Popen(  # noqa: S603  # its own command
         words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -137,10 +137,3 @@ def _given(options: Namespace) -> bytes:
     if options.given is not None:
         return str(options.given).encode(errors="replace")
     return read_bounded(sys.stdin.buffer)
-
-
-def _words_of_hook(program: str, root: Path) -> list[str]:
-    """The words of the command that a hook runs."""
-    return [
-        sys.executable, "-P", "-m", "steno_cli", "--root", str(root), "hooks", "run", program,
-    ]  # fmt: skip

@@ -1,11 +1,10 @@
 """`steno import`: session folders imported byte for byte, and transcripts followed to their end."""
 
 from argparse import SUPPRESS, Namespace
-from itertools import accumulate
 from pathlib import Path
 
 from steno import BlockingClient
-from steno_cli.arguments import Subcommands, command, optional_argument, path_text
+from steno_cli.arguments import argument, command, default, flag, optional_argument, path_text
 from steno_cli.connection import connected, own_root
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -24,40 +23,34 @@ from steno_protocol import paths
 from steno_protocol.errors import StenoError
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "import", run,
-        "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or one file:"
-        " JSON Lines that `steno export` wrote, or <uuid>.jsonl in kimi-cli's old format. The"
-        " import of a session is atomic; a session that was imported before is skipped, so the"
-        " command can be repeated. The work directories in kimi-cli's kimi.json are imported"
-        " too; `steno sessions` shows them. FOLDER may also be or contain transcripts of Claude"
-        " Code (~/.claude/projects) or rollouts of Codex (~/.codex/sessions): the branch with"
-        " the last record becomes the context, other branches and what a compaction replaced"
-        " become past generations, and the file is kept byte for byte in a stream of the"
-        " session. A transcript that has grown is imported up to its new end, and one that was"
-        " rewritten begins anew, with past generations of what it had; `steno watch` does so all"
-        " the time. FOLDER is only read, links in it are passed over. The root must be on this"
-        " machine.",
-        example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
-        "steno import ~/.claude/projects",
-    )  # fmt: skip
-    parser.add_argument(
-        "folder",
-        metavar="FOLDER",
-        type=path_text,
+@command(
+    "import",
+    "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or one file:"
+    " JSON Lines that `steno export` wrote, or <uuid>.jsonl in kimi-cli's old format. The"
+    " import of a session is atomic; a session that was imported before is skipped, so the"
+    " command can be repeated. The work directories in kimi-cli's kimi.json are imported"
+    " too; `steno sessions` shows them. FOLDER may also be or contain transcripts of Claude"
+    " Code (~/.claude/projects) or rollouts of Codex (~/.codex/sessions): the branch with"
+    " the last record becomes the context, other branches and what a compaction replaced"
+    " become past generations, and the file is kept byte for byte in a stream of the"
+    " session. A transcript that has grown is imported up to its new end, and one that was"
+    " rewritten begins anew, with past generations of what it had; `steno watch` does so all"
+    " the time. FOLDER is only read, links in it are passed over. The root must be on this"
+    " machine.",
+    argument(
+        "folder", metavar="FOLDER", type=path_text,
         help="a session folder, a tree of them, or one old file",
-    )
+    ),
     optional_argument(
-        parser, "session", str,
+        "session", str,
         "the id of the session, or a prefix for the ids of a tree (default: the folder name for a"
         " session, no prefix for a tree, the program's name for transcripts of other agents)",
-    )  # fmt: skip
-    parser.add_argument("--replace", action="store_true", help=SUPPRESS)
-    parser.set_defaults(changes=True, makes_root=True)
-
-
+    ),
+    flag("--replace", help=SUPPRESS),
+    default(changes=True, makes_root=True),
+    example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
+    "steno import ~/.claude/projects",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Import every session of a folder; report failures and continue.
 
@@ -87,12 +80,8 @@ def _run(options: Namespace, output: Output, folder: SourceTree) -> int:
         Progress(output, "importing") as progress,
         importing(client, own_root(client)) as importer,
     ):
-        sizes = [work_bytes(source) for source in found]
-        progress.expect(sum(sizes))
-        begins = accumulate(sizes[:-1], initial=0)
-        for source, begin in zip(progress.over(found), begins, strict=False):
-            # The one before was perhaps not copied: it failed, or was imported before.
-            progress.add(begin - progress.done_bytes)
+        # What fails, or was imported before, is not copied.
+        for source in progress.over_bytes(found, [*map(work_bytes, found)]):
             try:
                 placed, done = _bring(
                     importer, source, progress, is_named=options.session is not None
@@ -160,7 +149,5 @@ def _state_of(done: Outcome) -> contract.ImportState:
 
 
 def _print_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:
-    if output.as_json:
-        output.document(contract.left_out(session, folder, why))
-    else:
-        output.say(f"{session or folder} is left out: {why}")
+    message = f"{session or folder} is left out: {why}"
+    output.answer(contract.left_out(session, folder, why), message=message)

@@ -4,64 +4,42 @@ from argparse import Namespace
 from pathlib import Path
 
 from steno.local import locked, make_private, new_key_pair, read_secret, replace
-from steno_cli.arguments import Subcommands, action, actions, command, path_text
+from steno_cli.arguments import action, argument, command_with_actions, flag, path_text
 from steno_cli.connection import root_in_use
 from steno_cli.destination import new_file
-from steno_cli.exits import Exit, WrongUsage
+from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, ClientKey, KeyPair
 from steno_protocol.errors import Exists, NotFound
 from steno_protocol.rights import RIGHTS, Right
 
-
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "keys", None,
-        "Each client has its own key and one right: read, write (reversible changes) or admin"
-        " (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set"
-        " in config.toml, and accepts only clients with a key.",
-        example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
-    )  # fmt: skip
-    under = actions(parser)
-    _add_new(under)
-    action(under, "list", _list, "list the clients with a key", example="steno keys list --json")
-    revoke = action(
-        under, "revoke", _revoke, "revoke a client's key",
-        "The client is refused within a second, even if it is connected.",
-        example="steno keys revoke laptop",
-    )  # fmt: skip
-    revoke.add_argument("key_name", metavar="NAME", help="the name of the key")
+command_with_actions(
+    "keys",
+    "Each client has its own key and one right: read, write (reversible changes) or admin"
+    " (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set"
+    " in config.toml, and accepts only clients with a key.",
+    example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
+)
 
 
-def _add_new(commands: Subcommands) -> None:
-    parser = action(
-        commands, "new", _new, "create a key for a client",
-        "Prints the path of the key file for the client. The file holds a secret and is readable"
-        " only by you.",
-        example="steno keys new laptop --right read -o laptop.key\nsteno keys new sandbox --token",
-    )  # fmt: skip
-    parser.add_argument("key_name", metavar="NAME", help="letters, digits, _ and -")
-    parser.add_argument(
+@action(
+    "keys new", "create a key for a client",
+    "Prints the path of the key file for the client. The file holds a secret and is readable"
+    " only by you.",
+    argument("key_name", metavar="NAME", help="letters, digits, _ and -"),
+    argument(
         "--right", choices=list(RIGHTS), default=Right.WRITE.label,
         help="the right of the client (default: write)",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=path_text,
+    ),
+    argument(
+        "-o", "--output", metavar="FILE", type=path_text,
         help="the key file (default: keys/NAME.key in the root)",
-    )
-    parser.add_argument(
-        "--token",
-        action="store_true",
-        help="print the key as one word for STENO_TOKEN, and write no key file",
-    )
-
-
-def _new(options: Namespace, output: Output) -> int:
+    ),
+    flag("--token", help="print the key as one word for STENO_TOKEN, and write no key file"),
+    example="steno keys new laptop --right read -o laptop.key\nsteno keys new sandbox --token",
+)  # fmt: skip
+def new_key(options: Namespace, output: Output) -> int:
     """Create a key for a client and admit it; creates the daemon's own key if necessary.
 
     Raises:
@@ -86,45 +64,41 @@ def _new(options: Namespace, output: Output) -> int:
         allowed = Allowed(name, pair.public, RIGHTS[options.right])
         _save(folder, [*clients, allowed])
     if options.token:
-        _print_token(allowed, key, output)
-    elif output.as_json:
-        output.document({**_entry(allowed), "file": str(path)})
-    else:
-        output.write(str(path))
-        output.say(
-            f"{name} has the right {options.right}; send this file to the client over a channel"
-            " that no other person can read"
+        token = credentials.encode_token(key)
+        return output.answer(
+            {**_entry(allowed), "token": token},
+            token,
+            message=f"{name} has the right {options.right}; this is a secret, and is shown only"
+            f" now: give it to the client as {credentials.TOKEN_VARIABLE}",
         )
-    return Exit.DONE
-
-
-def _print_token(allowed: Allowed, key: ClientKey, output: Output) -> None:
-    token = credentials.encode_token(key)
-    if output.as_json:
-        output.document({**_entry(allowed), "token": token})
-        return
-    output.write(token)
-    output.say(
-        f"{allowed.name} has the right {allowed.right.label}; this is a secret, and is shown only"
-        f" now: give it to the client as {credentials.TOKEN_VARIABLE}"
+    return output.answer(
+        {**_entry(allowed), "file": str(path)},
+        str(path),
+        message=f"{name} has the right {options.right}; send this file to the client over a"
+        " channel that no other person can read",
     )
 
 
-def _list(options: Namespace, output: Output) -> int:
+@action("keys list", "list the clients with a key", "", example="steno keys list --json")
+def list_keys(options: Namespace, output: Output) -> int:
     """List the admitted clients."""
     clients = _clients(_folder(options))
-    if output.as_json:
-        output.document({"clients": [_entry(client) for client in clients]})
-    elif not clients:
-        output.say("no client of another machine is admitted: create a key with `steno keys new`")
-    else:
-        width = max(len(client.name) for client in clients)
-        for client in clients:
-            output.write(f"{client.name:{width}}  {client.right.label:5}  {client.public}")
-    return Exit.DONE
+    document = {"clients": [_entry(client) for client in clients]}
+    if not clients:
+        message = "no client of another machine is admitted: create a key with `steno keys new`"
+        return output.answer(document, message=message)
+    width = max(len(each.name) for each in clients)
+    rows = (f"{each.name:{width}}  {each.right.label:5}  {each.public}" for each in clients)
+    return output.answer(document, *rows)
 
 
-def _revoke(options: Namespace, output: Output) -> int:
+@action(
+    "keys revoke", "revoke a client's key",
+    "The client is refused within a second, even if it is connected.",
+    argument("key_name", metavar="NAME", help="the name of the key"),
+    example="steno keys revoke laptop",
+)  # fmt: skip
+def revoke(options: Namespace, output: Output) -> int:
     """Refuse a client from now on; the daemon does so within a second."""
     folder = _folder(options)
     with locked(folder):
@@ -135,11 +109,8 @@ def _revoke(options: Namespace, output: Output) -> int:
                 f"there is no client {options.key_name}: `steno keys list` shows the clients"
             )
         _save(folder, left)
-    if output.as_json:
-        output.document({"revoked": options.key_name})
-    else:
-        output.say(f"{options.key_name} is revoked")
-    return Exit.DONE
+    message = f"{options.key_name} is revoked"
+    return output.answer({"revoked": options.key_name}, message=message)
 
 
 def _folder(options: Namespace) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from steno.local import open_regular, start_command
-from steno_cli.arguments import Subcommands, command, whole_number
+from steno_cli.arguments import argument, command, flag, whole_number
 from steno_cli.command_limits import LOG_POLL_S
 from steno_cli.connection import root_in_use
 from steno_cli.exits import Exit
@@ -17,17 +17,12 @@ from steno_protocol import paths
 from steno_protocol.errors import NotFound
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(commands, "logs", run, example="steno logs -20\nsteno logs -n 20 -f")
-    parser.add_argument(
-        "-n", "--lines", metavar="N", type=whole_number, help="the last N lines only"
-    )
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="print new entries as they are written"
-    )
-
-
+@command(
+    "logs", "",
+    argument("-n", "--lines", metavar="N", type=whole_number, help="the last N lines only"),
+    flag("-f", "--follow", help="print new entries as they are written"),
+    example="steno logs -20\nsteno logs -n 20 -f",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the log or its end, and with -f each new entry."""
     path = root_in_use(options) / paths.LOG

@@ -12,14 +12,13 @@ from urllib.parse import urlsplit
 import anyio
 
 from steno import connect
-from steno_cli.arguments import Subcommands, command, path_text
-from steno_cli.connection import how_to_connect, root_here
+from steno_cli.arguments import argument, command, default, flag, one_of, path_text
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import how_to_connect
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import extra_command
-from steno_redact.patterns import Patterns
 from steno_redact.redactor import Redactor
 
 _HOST = "127.0.0.1"
@@ -27,40 +26,51 @@ _PORT = 8765
 """A fixed port, because hosts have the address in a file."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "mcp", run,
-        "An MCP host starts it and talks to it over stdin and stdout; it ends when stdin is closed."
-        " With --http it serves any number of hosts, each of which sends the printed token. Its"
-        " tools also change sessions, unless --read-only is given. Needs the extra `stenod[mcp]`.",
-        example="steno mcp\nsteno mcp --read-only\nsteno mcp --http --token-file ~/.steno-token",
-    )  # fmt: skip
-    parser.set_defaults(makes_root=True)
-    parser.add_argument(
+def _host_and_port(text: str) -> tuple[str, int]:
+    """The type of --http: a host, a port, or both."""
+    try:
+        parts = urlsplit(f"//{_HOST}:{text}" if text.isdecimal() else f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise _no_address(text) from None
+    if not host or parts.path or parts.query or parts.username is not None:
+        raise _no_address(text)
+    return host, _PORT if port is None else port
+
+
+def _no_address(text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{text[:80]!r} is no HOST:PORT, such as {_HOST}:{_PORT}")
+
+
+@command(
+    "mcp",
+    "An MCP host starts it and talks to it over stdin and stdout; it ends when stdin is closed."
+    " With --http it serves any number of hosts, each of which sends the printed token. Its"
+    " tools also change sessions, unless --read-only is given. Needs the extra `stenod[mcp]`.",
+    default(makes_root=True),
+    argument(
         "--http", metavar="HOST:PORT", nargs="?", type=_host_and_port, const=(_HOST, _PORT),
         help=f"serve over streamable HTTP at this address (default: {_HOST}:{_PORT}, this machine"
         " only)",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--token-file", metavar="FILE", type=path_text,
         help="with --http: use the token in FILE, which is created if it is missing (default: a new"
         " token at each start)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--read-only", action="store_true", help="leave out the tools that change sessions"
-    )
-    masking = parser.add_mutually_exclusive_group()
-    masking.add_argument(
-        "--redact", action="store_true", default=None,
-        help="mask secrets in every answer, see `steno redact` (default with --http)",
-    )  # fmt: skip
-    masking.add_argument(
-        "--no-redact", action="store_false", dest="redact",
-        help="leave secrets as they are (default without --http)",
-    )  # fmt: skip
-
-
+    ),
+    flag("--read-only", help="leave out the tools that change sessions"),
+    one_of(
+        flag(
+            "--redact", default=None,
+            help="mask secrets in every answer, see `steno redact` (default with --http)",
+        ),
+        argument(
+            "--no-redact", action="store_false", dest="redact",
+            help="leave secrets as they are (default without --http)",
+        ),
+    ),
+    example="steno mcp\nsteno mcp --read-only\nsteno mcp --http --token-file ~/.steno-token",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Serve until stdin is closed, or until a signal ends it."""
     if options.token_file is not None and options.http is None:
@@ -115,11 +125,9 @@ async def _serve_http(options: Namespace, output: Output) -> None:
 
         async def ready() -> None:
             shown = door.access.token if file is None else None
-            if output.as_json:
-                output.document({"address": address, "token": shown})
-            else:
-                output.write(address)
-                output.write(f"Authorization: Bearer {shown or f'the token in {file}'}")
+            bearer = shown or f"the token in {file}"
+            document = {"address": address, "token": shown}
+            output.answer(document, address, f"Authorization: Bearer {bearer}")
             output.flush()
             if host not in {"127.0.0.1", "localhost", "::1"}:
                 output.say("other machines reach it, and nothing on the way is encrypted")
@@ -130,23 +138,7 @@ async def _serve_http(options: Namespace, output: Output) -> None:
 def _redactor(options: Namespace) -> Redactor:
     """What masks the answers: over HTTP they may go to other machines and their logs."""
     is_on = options.http is not None if options.redact is None else options.redact
-    return redactor_of(root_here(options)) if is_on else Redactor(Patterns())
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    """The type of --http: a host, a port, or both."""
-    try:
-        parts = urlsplit(f"//{_HOST}:{text}" if text.isdecimal() else f"//{text}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise _no_address(text) from None
-    if not host or parts.path or parts.query or parts.username is not None:
-        raise _no_address(text)
-    return host, _PORT if port is None else port
-
-
-def _no_address(text: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f"{text[:80]!r} is no HOST:PORT, such as {_HOST}:{_PORT}")
+    return redactor_of(options, is_on=is_on)
 
 
 def _not_listening(host: str, port: int, error: OSError) -> BadRequest:

@@ -2,35 +2,36 @@
 
 from argparse import Namespace
 
-from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno_cli.arguments import (
+    after_option,
+    argument,
+    command,
+    flag,
+    one_of,
+    session_argument,
+    until_option,
+    whole_number,
+)
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.records import check_span, print_record, report_damaged
+from steno_cli.records import Since, check_span, print_record, report_damaged, since_option
 from steno_cli.render.output import Output
-from steno_cli.since import Since, since_option
 from steno_protocol.positions import Position
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "read", run,
-        "Lines that are not records are skipped; their number is printed on stderr.",
-        example="steno read demo --after 0:12 --json",
-    )  # fmt: skip
-    session_argument(parser)
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
-    start.add_argument(
-        "--generation", metavar="N", type=whole_number, help="read one past generation"
-    )
-    parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
-    since_option(parser)
-    parser.add_argument(
-        "--strict", action="store_true", help="fail at the first line that is not a record"
-    )
-
-
+@command(
+    "read",
+    "Lines that are not records are skipped; their number is printed on stderr.",
+    session_argument,
+    one_of(
+        after_option,
+        argument("--generation", metavar="N", type=whole_number, help="read one past generation"),
+    ),
+    until_option,
+    since_option,
+    flag("--strict", help="fail at the first line that is not a record"),
+    example="steno read demo --after 0:12 --json",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the records between two positions of one generation."""
     after = _start(options)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from steno import BlockingClient
 from steno.values import decode_object
-from steno_cli.arguments import Subcommands, command, optional_argument
-from steno_cli.connection import connected, root_here
+from steno_cli.arguments import command, default, flag, optional_argument
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.stdin import is_typed, text_or_stdin
@@ -22,22 +22,6 @@ from steno_redact.patterns import BUILT_IN
 from steno_redact.redactor import Finding, Redactor
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "redact", run,
-        "Prints each secret of a session, or of the text on stdin, with its place and the name of"
-        " its pattern, masked. Changes nothing. The patterns are those of steno and of the table"
-        " [redact] in config.toml. Exits with 4 if nothing is found.",
-        example="steno redact demo\nsteno redact < notes.txt\nsteno redact --patterns",
-    )  # fmt: skip
-    optional_argument(parser, "session", str, "a session id or a unique prefix (default: stdin)")
-    parser.set_defaults(by_prefix=True)
-    parser.add_argument(
-        "--patterns", action="store_true", help="only list the patterns that are in force"
-    )
-
-
 class Place(NamedTuple):
     """Where a finding is: a file of the session, or what describes it, and a position there."""
 
@@ -45,9 +29,19 @@ class Place(NamedTuple):
     at: str
 
 
+@command(
+    "redact",
+    "Prints each secret of a session, or of the text on stdin, with its place and the name of"
+    " its pattern, masked. Changes nothing. The patterns are those of steno and of the table"
+    " [redact] in config.toml. Exits with 4 if nothing is found.",
+    optional_argument("session", str, "a session id or a unique prefix (default: stdin)"),
+    default(by_prefix=True),
+    flag("--patterns", help="only list the patterns that are in force"),
+    example="steno redact demo\nsteno redact < notes.txt\nsteno redact --patterns",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the findings, or the patterns."""
-    redactor = redactor_of(root_here(options))
+    redactor = redactor_of(options)
     if options.patterns:
         return _list(redactor, output)
     if options.session is None:
@@ -156,8 +150,5 @@ def _list(redactor: Redactor, output: Output) -> int:
         if name not in own
     ]
     for name, source in rows:
-        if output.as_json:
-            output.document({"name": name, "source": source})
-        else:
-            output.write(f"{name:<20} {source}")
+        output.answer({"name": name, "source": source}, f"{name:<20} {source}")
     return Exit.DONE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from steno_cli.arguments import Subcommands, command, key_option, path_text, why_option
+from steno_cli.arguments import argument, command, default, flag, key_option, path_text, why_option
 from steno_cli.closing import close_calls
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
@@ -15,8 +15,8 @@ from steno_cli.render.progress import Progress
 from steno_cli.repair import repair_in_place
 from steno_cli.repair.checking import described, open_call_findings, patient, verify_session
 from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
+from steno_cli.session_files import size_of
 from steno_cli.session_ids import is_session_id
-from steno_cli.sizes import size_of
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count
@@ -36,39 +36,30 @@ _BY_OPENING: Final = "opening"
 _BY_REPLACING: Final = "replace"
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "repair", run,
-        "Whole records stay in order, each on its own line; other bytes are left out. Without"
-        " --apply, nothing is changed. The daemon repairs a session: the damaged file stays as a"
-        " past generation, and a damaged state.json stays beside the new one. A file is repaired"
-        " in place, and a copy of the original stays beside it. --close-calls"
-        " appends a result to each call of a tool that has none, because the program ended before"
-        " it: the result says that the call was interrupted. A call that still runs is open, too:"
-        " use it where no program works. It changes nothing if another writer was faster.",
-        example="steno repair demo\nsteno repair demo --apply\nsteno repair demo --close-calls\n"
-        "steno repair ./notes.jsonl --apply",
-    )  # fmt: skip
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        type=path_text,
+@command(
+    "repair",
+    "Whole records stay in order, each on its own line; other bytes are left out. Without"
+    " --apply, nothing is changed. The daemon repairs a session: the damaged file stays as a"
+    " past generation, and a damaged state.json stays beside the new one. A file is repaired"
+    " in place, and a copy of the original stays beside it. --close-calls"
+    " appends a result to each call of a tool that has none, because the program ended before"
+    " it: the result says that the call was interrupted. A call that still runs is open, too:"
+    " use it where no program works. It changes nothing if another writer was faster.",
+    argument(
+        "target", metavar="TARGET", type=path_text,
         help="a session id, or the path of a file or folder",
-    )
-    parser.add_argument(
-        "--apply", action="store_true", help="carry the repair out (default: only show it)"
-    )
-    parser.add_argument(
-        "--close-calls", action="store_true",
+    ),
+    flag("--apply", help="carry the repair out (default: only show it)"),
+    flag(
+        "--close-calls",
         help="append a result to each call that has none, and repair nothing else",
-    )  # fmt: skip
-    why_option(parser)
-    key_option(parser)
-    # The command also changes files, and its errors contain their outcome.
-    parser.set_defaults(changes=False)
-
-
+    ),
+    why_option,
+    key_option(),
+    default(changes=False),
+    example="steno repair demo\nsteno repair demo --apply\nsteno repair demo --close-calls\n"
+    "steno repair ./notes.jsonl --apply",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Repair a session through its daemon, or a file or folder in place."""
     if options.close_calls:

@@ -10,11 +10,12 @@ from typing import Any, Final
 from steno.local import check_folder, make_target, own_private
 from steno_agents.places import VARIABLES
 from steno_backup.limits import FOLLOW_S_MIN
-from steno_cli.arguments import Subcommands, action, actions, command, number_from, path_text
+from steno_cli.arguments import action, argument, command_with_actions, flag, number_from, path_text
 from steno_cli.command_limits import BACKUP_EVERY_S
 from steno_cli.connection import refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_cli.service_files import MARK, Manager, Setting, Task, Unit, launchd, systemd
 from steno_present.safe_text import printable
 from steno_protocol import paths
@@ -26,37 +27,30 @@ _CACHE_MARK: Final = "CACHEDIR.TAG"
 """The file in a folder that marks everything below it as a cache."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "service", None,
-        "Writes user units of systemd, on macOS agents of launchd, and prints the commands to run"
-        " next; it calls neither.",
-        example="steno service install",
-    )  # fmt: skip
-    inner = actions(parser)
-    install = action(
-        inner, "install", _install, "write the files",
-        "With systemd a socket unit that always listens, and the daemon's unit, started by the"
-        " first connection; with launchd an agent that starts at the login. --watch and --backup"
-        " add one each, which keeps `steno watch` or `steno backup --follow` running.",
-        example="steno service install\nsteno service install --watch --backup /mnt/disk/copy",
-    )  # fmt: skip
-    install.add_argument(
-        "--watch", action="store_true", help="follow the transcripts of other agents, too"
-    )
-    install.add_argument(
+command_with_actions(
+    "service",
+    "Writes user units of systemd, on macOS agents of launchd, and prints the commands to run"
+    " next; it calls neither.",
+    example="steno service install",
+)
+
+
+@action(
+    "service install", "write the files",
+    "With systemd a socket unit that always listens, and the daemon's unit, started by the"
+    " first connection; with launchd an agent that starts at the login. --watch and --backup"
+    " add one each, which keeps `steno watch` or `steno backup --follow` running.",
+    flag("--watch", help="follow the transcripts of other agents, too"),
+    argument(
         "--backup", metavar="FOLDER", type=path_text, help="keep a copy of the root in FOLDER, too"
-    )
-    install.add_argument(
+    ),
+    argument(
         "--every", metavar="SECONDS", type=number_from(int(FOLLOW_S_MIN)), default=BACKUP_EVERY_S,
         help=f"pause between two rounds of the copy (default {BACKUP_EVERY_S})",
-    )  # fmt: skip
-    action(inner, "uninstall", _uninstall, "remove the files", example="steno service uninstall")
-    action(inner, "show", _show, "print the files and their state", example="steno service show")
-
-
-def _install(options: Namespace, output: Output) -> int:
+    ),
+    example="steno service install\nsteno service install --watch --backup /mnt/disk/copy",
+)  # fmt: skip
+def install(options: Namespace, output: Output) -> int:
     """Write the files, and print how to start them.
 
     Raises:
@@ -115,7 +109,8 @@ def _refuse_cache(environment: Path) -> None:
             )
 
 
-def _uninstall(options: Namespace, output: Output) -> int:
+@action("service uninstall", "remove the files", "", example="steno service uninstall")
+def uninstall(options: Namespace, output: Output) -> int:
     """Remove the files that `install` wrote."""
     setting = _setting(options)
     units = _units_there(options, setting)
@@ -126,7 +121,8 @@ def _uninstall(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _show(options: Namespace, output: Output) -> int:
+@action("service show", "print the files and their state", "", example="steno service show")
+def show(options: Namespace, output: Output) -> int:
     """Print the files, and whether they are installed."""
     units = _units_there(options, _setting(options))
     if output.as_json:
@@ -194,7 +190,7 @@ def _backup(options: Namespace, setting: Setting, folder: str, every: int) -> Ta
 
 def _command(options: Namespace, setting: Setting) -> list[str]:
     given = [] if options.socket is None else ["--socket", setting.socket]
-    return [sys.executable, "-P", "-m", "steno_cli", "--root", str(setting.root), *given]
+    return own_command(setting.root, *given)
 
 
 def _units_there(options: Namespace, setting: Setting) -> list[Unit]:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from steno import BlockingClient
-from steno_cli.arguments import Subcommands, command, number_from, optional_argument
+from steno_cli.arguments import argument, command, flag, number_from, one_of, prefix_argument
 from steno_cli.connection import connected, pages
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, table, terminal_table
-from steno_cli.short_ids import is_shortened, short_ids
+from steno_cli.session_ids import is_shortened, short_ids
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import age, moment, number, size
@@ -53,55 +53,45 @@ _SORTS: Final[Mapping[str, Callable[[SessionEntry], Any]]] = {
 """The order of the list for each key of --sort."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "sessions", run,
-        "The sessions that changed last come first. Columns on a terminal: a dot if a client"
-        " follows or changes the session now, the id (generated ones as the shortest unique prefix,"
-        " which every command takes), size, records, last change, title, labels. Columns elsewhere:"
-        " full id, size, generations, last change, title, labels. Archived sessions are hidden. A"
-        " file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.",
-        example="steno sessions kimi: --label review",
-    )  # fmt: skip
-    optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--archived",
-        action="store_const",
-        const="only",
-        default="no",
-        help="list archived sessions only",
-    )
-    which.add_argument(
-        "--all",
-        dest="archived",
-        action="store_const",
-        const="all",
-        help="list archived sessions too",
-    )
-    which.add_argument(
-        "--trash", action="store_true", help="list the deleted sessions, the latest deletion first"
-    )
-    parser.add_argument(
+@command(
+    "sessions",
+    "The sessions that changed last come first. Columns on a terminal: a dot if a client"
+    " follows or changes the session now, the id (generated ones as the shortest unique prefix,"
+    " which every command takes), size, records, last change, title, labels. Columns elsewhere:"
+    " full id, size, generations, last change, title, labels. Archived sessions are hidden. A"
+    " file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.",
+    prefix_argument(),
+    one_of(
+        argument(
+            "--archived", action="store_const", const="only", default="no",
+            help="list archived sessions only",
+        ),
+        argument(
+            "--all", dest="archived", action="store_const", const="all",
+            help="list archived sessions too",
+        ),
+        flag("--trash", help="list the deleted sessions, the latest deletion first"),
+    ),
+    argument(
         "--label", dest="labels", metavar="LABEL", action="append", default=[],
         help="only sessions with this label; repeat it to require several labels",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--title", metavar="TEXT", default="",
         help="only sessions whose title contains TEXT, ignoring case",
-    )  # fmt: skip
-    program_option(parser)
-    parser.add_argument(
+    ),
+    program_option,
+    argument(
         "--sort", choices=tuple(_SORTS), default=None,
         help="the order: changed (default), size, records and generations from the largest down; id"
         " and title from A to Z",
-    )  # fmt: skip
-    parser.add_argument(
-        "-n", dest="count", metavar="N", type=number_from(1), help="only the first N sessions"
-    )
-
-
+    ),
+    argument(
+        "-n", dest="count", metavar="N", type=number_from(1),
+        help="only the first N sessions",
+    ),
+    example="steno sessions kimi: --label review",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """List the sessions; archived and deleted ones only on request."""
     return _list_trash(options, output) if options.trash else _list_sessions(options, output)
@@ -115,8 +105,7 @@ def _list_sessions(options: Namespace, output: Output) -> int:
     if output.as_json:
         output.document(contract.sessions(entries, flat))
         return Exit.DONE
-    for line in _lines(output, options, entries, flat, shorts):
-        output.write(line)
+    output.lines(_lines(output, options, entries, flat, shorts))
     if flat:
         what = "session is" if len(flat) == 1 else "sessions are"
         output.say(
@@ -260,16 +249,12 @@ def _list_trash(options: Namespace, output: Output) -> int:
         root = client.welcome.root
     entries = [each for each in everything if each.session.startswith(options.prefix or "")]
     entries = entries[: options.count]
-    if output.as_json:
-        output.document(contract.trash(entries))
-        return Exit.DONE
-    for line in _trash_lines(output, entries, everything):
-        output.write(line)
-    if entries:
-        output.say("`steno undelete SESSION` restores the latest deletion of a session")
-    else:
-        output.say(f"the trash has {_nothing(options)} in {root}")
-    return Exit.DONE
+    message = "`steno undelete SESSION` restores the latest deletion of a session"
+    return output.answer(
+        contract.trash(entries),
+        *_trash_lines(output, entries, everything),
+        message=message if entries else f"the trash has {_nothing(options)} in {root}",
+    )
 
 
 def _trash_lines(

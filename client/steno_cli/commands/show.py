@@ -5,21 +5,29 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from steno import BlockingSession
-from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
-from steno_cli.arguments import Subcommands, command, position, whole_number
+from steno.values import Record, RecordsEvent, Reset
+from steno_cli.arguments import (
+    argument,
+    command,
+    default,
+    flag,
+    follow_option,
+    one_of,
+    position,
+    whole_number,
+)
 from steno_cli.closing import say_open_calls
-from steno_cli.connection import connected, root_here
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, origin_of, program_option, rows_of
 from steno_cli.readable import conversation_for
-from steno_cli.records import check_span, events_for_reader, report_damaged
+from steno_cli.records import Since, check_span, follow, report_damaged, since_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
-from steno_cli.since import Since, since_option
 from steno_present import contract
 from steno_present.conversation import Conversation
 from steno_present.open_calls import OpenCalls
@@ -36,50 +44,38 @@ _LINES_OF_A_MESSAGE: Final = 4
 are too few, this many times more."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "show", run,
-        "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
-        " and long results are folded; images appear as type and size. `steno export` writes"
-        " Markdown, and --json the state as a document.",
-        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
-    )  # fmt: skip
-    parser.add_argument(
+@command(
+    "show",
+    "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
+    " and long results are folded; images appear as type and size. `steno export` writes"
+    " Markdown, and --json the state as a document.",
+    argument(
         "session", metavar="SESSION", nargs="?",
         help="a session id or a unique prefix (--program: the latest)",
-    )  # fmt: skip
-    parser.set_defaults(by_prefix=True)
-    program_option(parser)
-    parser.add_argument(
-        "-n", "--last", metavar="N", type=whole_number, help="show only the last N messages"
-    )
-    past = parser.add_mutually_exclusive_group()
-    past.add_argument(
-        "--at", metavar="POSITION", type=position, help="show the session as it was before POSITION"
-    )
-    past.add_argument("--generation", metavar="N", type=whole_number, help="show a past generation")
-    past.add_argument(
-        "-f", "--follow", action="store_true", help="print new records as they become durable"
-    )
-    since_option(parser)
-    parser.add_argument(
-        "--format",
-        choices=("terminal", "plain"),
+    ),
+    default(by_prefix=True),
+    program_option,
+    argument("-n", "--last", metavar="N", type=whole_number, help="show only the last N messages"),
+    one_of(
+        argument(
+            "--at", metavar="POSITION", type=position,
+            help="show the session as it was before POSITION",
+        ),
+        argument("--generation", metavar="N", type=whole_number, help="show a past generation"),
+        follow_option,
+    ),
+    since_option,
+    argument(
+        "--format", choices=("terminal", "plain"),
         help="terminal: Markdown laid out and code in colours, with the extra `stenod[terminal]`;"
         " plain: texts as they are (default: terminal on a terminal with colours if the extra is"
         " installed, otherwise plain)",
-    )
-    parser.add_argument("--full", action="store_true", help="fold nothing")
-    parser.add_argument(
-        "--no-pager", action="store_true",
-        help="do not page output that is longer than the terminal (PAGER, or less)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--redact", action="store_true", help="mask secrets; `steno redact` shows what is found"
-    )
-
-
+    ),
+    flag("--full", help="fold nothing"),
+    flag("--no-pager", help="do not page output that is longer than the terminal (PAGER, or less)"),
+    flag("--redact", help="mask secrets; `steno redact` shows what is found"),
+    example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Show the present state or a past one, and with -f each new record."""
     _choose(options, output)
@@ -93,13 +89,18 @@ def run(options: Namespace, output: Output) -> int:
         since = Since(options.since)
         head = _head(output, session, redactor)
         if options.follow:
+
+            def print_records(event: RecordsEvent) -> None:
+                shown = map(masked, since.records(event.records()))
+                _print(output.write, conversation, shown)
+
+            def print_reset(event: Reset) -> None:
+                output.lines(conversation.rule(f"{event.why}: {_kept(event.kept)}"))
+
             start = _start(session, options)
-            for line in head:
-                output.write(line)
+            output.lines(head)
             with session.subscribe("start" if start is None else start) as events:
-                for event in events_for_reader(events, output):
-                    _print_event(output, conversation, event, since, masked)
-                    output.flush()
+                follow(events, output, print_records, print_reset)
             return Exit.DONE
         check_span(client, options.session, options.at)
         _, until = _span(options)
@@ -128,9 +129,9 @@ def run(options: Namespace, output: Output) -> int:
 def _redactor(options: Namespace) -> "Redactor | None":
     if not options.redact:
         return None
-    from steno_cli.redaction import redactor_of  # noqa: PLC0415
+    from steno_cli.configuration import redactor_of  # noqa: PLC0415
 
-    return redactor_of(root_here(options))
+    return redactor_of(options)
 
 
 def _shown_records(redactor: "Redactor | None") -> Callable[[Record], Record]:
@@ -277,22 +278,3 @@ def _kept(lines: int) -> str:
     if lines < 2:
         return "the first line stays" if lines else "no line stays"
     return f"the first {count(lines, 'line')} stay"
-
-
-def _print_event(
-    output: Output,
-    conversation: Conversation,
-    event: SubscriptionEvent,
-    since: Since,
-    masked: Callable[[Record], Record],
-) -> None:
-    match event:
-        case RecordsEvent():
-            _print(output.write, conversation, map(masked, since.records(event.records())))
-        case Reset():
-            for line in conversation.rule(f"{event.why}: {_kept(event.kept)}"):
-                output.write(line)
-        case Live() | DmailEvent():
-            pass
-        case _:
-            assert_never(event)

@@ -4,12 +4,14 @@ from argparse import Namespace
 
 from steno import BlockingClient, BlockingStream
 from steno.parts import encode_messages
-from steno.values import RecordsEvent, StreamInfo, StreamRecord
+from steno.values import RecordsEvent, StreamRecord
 from steno_cli.arguments import (
-    Subcommands,
+    argument,
     change_options,
     command,
     create_options,
+    flag,
+    follow_option,
     optional_argument,
     session_argument,
     span_options,
@@ -30,36 +32,28 @@ from steno_protocol.records import check_record
 _READING = ("after", "until", "lines")
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "stream", run,
-        "Without NAME, lists the streams with records, size and last change. With NAME, prints its"
-        " records exactly as they were appended; -f prints new ones once they are durable."
-        " --append prints the new head once the record is durable; the first append creates the"
-        " stream. --delete keeps the records in a file of the session until they expire.",
-        example="steno stream demo\n"
-        "steno stream demo notes -n 3 -f\n"
-        "steno stream demo notes --append '{\"text\": \"hi\"}'",
-    )  # fmt: skip
-    session_argument(parser)
-    optional_argument(parser, "stream", stream_name, "the stream's name")
-    parser.add_argument(
-        "-n", "--lines", metavar="N", type=whole_number, help="only the last N records"
-    )
-    span_options(parser)
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="print new records as they become durable"
-    )
-    parser.add_argument(
+@command(
+    "stream",
+    "Without NAME, lists the streams with records, size and last change. With NAME, prints its"
+    " records exactly as they were appended; -f prints new ones once they are durable."
+    " --append prints the new head once the record is durable; the first append creates the"
+    " stream. --delete keeps the records in a file of the session until they expire.",
+    session_argument,
+    optional_argument("stream", stream_name, "the stream's name"),
+    argument("-n", "--lines", metavar="N", type=whole_number, help="only the last N records"),
+    span_options,
+    follow_option,
+    argument(
         "--append", metavar="RECORD",
         help="append a JSON object, or - for the lines of stdin as one atomic batch",
-    )  # fmt: skip
-    parser.add_argument("--delete", action="store_true", help="delete the stream")
-    create_options(parser)
-    change_options(parser, given="append")
-
-
+    ),
+    flag("--delete", help="delete the stream"),
+    create_options,
+    change_options(given="append"),
+    example="steno stream demo\n"
+    "steno stream demo notes -n 3 -f\n"
+    "steno stream demo notes --append '{\"text\": \"hi\"}'",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """List the streams of a session, or read, append to, follow or delete one."""
     _check(options)
@@ -103,20 +97,19 @@ def _stream(client: BlockingClient, options: Namespace) -> BlockingStream:
 
 def _list(client: BlockingClient, options: Namespace, output: Output) -> None:
     found = client.session(options.session).streams()
-    if output.as_json:
-        output.document(contract.streams(options.session, found))
-        return
-    for line in table([_row(each) for each in found], right=frozenset({1, 2})):
-        output.write(line)
-    if not found:
-        output.say(
-            f"{options.session} has no stream:"
-            f" `steno stream {options.session} NAME --append RECORD` makes one"
-        )
-
-
-def _row(info: StreamInfo) -> tuple[str, ...]:
-    return (info.name, number(info.records), size(info.bytes), moment(info.modified_at))
+    rows = [
+        (each.name, number(each.records), size(each.bytes), moment(each.modified_at))
+        for each in found
+    ]
+    message = (
+        f"{options.session} has no stream: `steno stream {options.session} NAME --append RECORD`"
+        " makes one"
+    )
+    output.answer(
+        contract.streams(options.session, found),
+        *table(rows, right=frozenset({1, 2})),
+        message="" if found else message,
+    )
 
 
 def _read(stream: BlockingStream, options: Namespace, output: Output) -> None:
@@ -159,11 +152,9 @@ def _append(options: Namespace, output: Output) -> int:
 
 def _delete(stream: BlockingStream, options: Namespace, output: Output) -> None:
     deleted = stream.delete(key=options.key, expect=options.expect)
-    if output.as_json:
-        output.document(contract.deleted(options.session, deleted))
-        return
-    output.write(str(deleted.trash))
-    output.say(f"the stream {stream.name} is deleted and expires {moment(deleted.expires_at)}")
+    message = f"the stream {stream.name} is deleted and expires {moment(deleted.expires_at)}"
+    document = contract.deleted(options.session, deleted)
+    output.answer(document, str(deleted.trash), message=message)
 
 
 def _print(output: Output, record: StreamRecord) -> None:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 from steno import BlockingClient
 from steno.values import Record, RecordsEvent, WireRecord
-from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno_cli.arguments import (
+    after_option,
+    argument,
+    command,
+    flag,
+    follow_option,
+    one_of,
+    session_argument,
+    whole_number,
+)
 from steno_cli.command_limits import SESSION_POLL_S
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
@@ -28,38 +37,25 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Sessions
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "tail", run,
-        "On a terminal in readable form, as `steno show`; in a pipe the records as JSON. With -f,"
-        " prints each new record once it is durable: no gap and no duplicate, across"
-        " rewrites and restarts of the daemon. -5 is short for -n 5. --wait waits for the session"
-        " with the full id SESSION until another client creates it.",
-        example="steno tail demo -5\nsteno tail demo -n 3 -f\nsteno tail demo -f --wait",
-    )  # fmt: skip
-    session_argument(parser)
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument(
-        "-n",
-        "--lines",
-        metavar="N",
-        type=whole_number,
-        default=10,
-        help="the number of the last lines (default: 10)",
-    )
-    start.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="print new records as they become durable"
-    )
-    parser.add_argument(
-        "--wait", action="store_true", help="with -f, wait until the session exists"
-    )
-    parser.add_argument(
-        "--wire", action="store_true", help="print events of the wire file instead of records"
-    )
-
-
+@command(
+    "tail",
+    "On a terminal in readable form, as `steno show`; in a pipe the records as JSON. With -f,"
+    " prints each new record once it is durable: no gap and no duplicate, across"
+    " rewrites and restarts of the daemon. -5 is short for -n 5. --wait waits for the session"
+    " with the full id SESSION until another client creates it.",
+    session_argument,
+    one_of(
+        argument(
+            "-n", "--lines", metavar="N", type=whole_number, default=10,
+            help="the number of the last lines (default: 10)",
+        ),
+        after_option,
+    ),
+    follow_option,
+    flag("--wait", help="with -f, wait until the session exists"),
+    flag("--wire", help="print events of the wire file instead of records"),
+    example="steno tail demo -5\nsteno tail demo -n 3 -f\nsteno tail demo -f --wait",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the last lines, and with -f each new one."""
     if options.wait and not options.follow:

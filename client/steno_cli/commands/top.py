@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 
 from steno import connect
-from steno_cli.arguments import Subcommands, command, number_from, seconds
+from steno_cli.arguments import argument, command, flag, number_from, seconds
 from steno_cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_SESSIONS_MAX
 from steno_cli.connection import how_to_connect
 from steno_cli.exits import Exit, WrongUsage
@@ -23,34 +23,6 @@ _PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
 """Values of TERM for which rich draws no live screen."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "top", run,
-        "Shows rates, syncs, queue, clients and errors of the daemon, the open sessions and the"
-        " clients, the busiest first. A rate is the difference between two reports of the daemon."
-        " Keys: s changes the order of the sessions, q or Ctrl-C quits. Starts no daemon, and waits"
-        " for one that ends meanwhile. Needs the extra `stenod[terminal]`.",
-        example="steno top\nsteno top --interval 0.5 --sort queue\nsteno top --once -n 5",
-    )  # fmt: skip
-    parser.add_argument(
-        "--interval", metavar="SECONDS", type=_interval, default=TOP_INTERVAL_S,
-        help=f"seconds between two reports (default: {TOP_INTERVAL_S:g})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--sort", choices=tuple(SORTS), default="rate",
-        help="the order of the sessions: rate (default: records a second), bytes, queue and"
-        " followers from the largest down; changed from the latest; id from A to Z",
-    )  # fmt: skip
-    parser.add_argument(
-        "-n", "--lines", metavar="N", type=number_from(1), default=None,
-        help=f"at most N sessions (default: as many as fit; with --once {TOP_SESSIONS_MAX})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--once", action="store_true", help="print one screen after one interval, and end"
-    )
-
-
 def _interval(text: str) -> float:
     """The type of the interval."""
     found = seconds(text)
@@ -59,6 +31,28 @@ def _interval(text: str) -> float:
     return found
 
 
+@command(
+    "top",
+    "Shows rates, syncs, queue, clients and errors of the daemon, the open sessions and the"
+    " clients, the busiest first. A rate is the difference between two reports of the daemon."
+    " Keys: s changes the order of the sessions, q or Ctrl-C quits. Starts no daemon, and waits"
+    " for one that ends meanwhile. Needs the extra `stenod[terminal]`.",
+    argument(
+        "--interval", metavar="SECONDS", type=_interval, default=TOP_INTERVAL_S,
+        help=f"seconds between two reports (default: {TOP_INTERVAL_S:g})",
+    ),
+    argument(
+        "--sort", choices=tuple(SORTS), default="rate",
+        help="the order of the sessions: rate (default: records a second), bytes, queue and"
+        " followers from the largest down; changed from the latest; id from A to Z",
+    ),
+    argument(
+        "-n", "--lines", metavar="N", type=number_from(1), default=None,
+        help=f"at most N sessions (default: as many as fit; with --once {TOP_SESSIONS_MAX})",
+    ),
+    flag("--once", help="print one screen after one interval, and end"),
+    example="steno top\nsteno top --interval 0.5 --sort queue\nsteno top --once -n 5",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Show the screen until a key or a signal ends it."""
     is_live = not (options.once or output.as_json)
@@ -67,22 +61,13 @@ def run(options: Namespace, output: Output) -> int:
             "stdout is no terminal that can be drawn on: add --once to print one screen"
         )
     if not output.as_json:
-        _import_screen()
+        try:
+            import_module("steno_cli.top.watch")
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"`steno top` needs {error.name}: install it with `{extra_command('terminal')}`"
+            ) from None
     return anyio.run(_top, options, output)
-
-
-def _import_screen() -> None:
-    """Import the modules that need rich.
-
-    Raises:
-        BadRequest: it is not installed.
-    """
-    try:
-        import_module("steno_cli.top.watch")
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            f"`steno top` needs {error.name}: install it with `{extra_command('terminal')}`"
-        ) from None
 
 
 async def _top(options: Namespace, output: Output) -> int:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from steno import BlockingClient
 from steno_cli.arguments import (
-    Subcommands,
+    argument,
     change_options,
     command,
+    default,
+    flag,
     optional_argument,
     path_text,
     whole_number,
@@ -18,10 +20,10 @@ from steno_cli.changes import change
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
+from steno_cli.records import since
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, lines_of
-from steno_cli.since import since
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import compact, count, number
@@ -54,41 +56,6 @@ _OBEYED: Final = ("=", "+", "-", "@", "\t", "\r")
 """The beginnings of a cell that a spreadsheet takes for a formula."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "usage", run,
-        "Without SESSION, adds up the tokens of all sessions as their programs counted them, and"
-        " what they cost by prices.toml in the root. That has a table for each model, or with a"
-        " star for all whose names begin so, with prices of a million tokens: [models.\"gpt-5*\"],"
-        " below it input = 1.25, cache_read, cache_write and output; currency = \"USD\" is above."
-        " With SESSION, prints its current counts, and with TOKENS appends one.",
-        example="steno usage --by day --since 7d\nsteno usage demo 1472",
-    )  # fmt: skip
-    parser.add_argument(
-        "session", metavar="SESSION", nargs="?",
-        help="a session id or a unique prefix (default: all sessions)",
-    )  # fmt: skip
-    parser.set_defaults(by_prefix=True)
-    optional_argument(parser, "tokens", whole_number, "tokens in the context")
-    parser.add_argument(
-        "--by", metavar="NAMES", type=_sums,
-        help="make a sum for each of these, separated by commas: session, program, model, day"
-        " (default: program,model)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--since", metavar="TIME", type=since,
-        help="only days from that of TIME on: an age (7d, 4w) or a day (2026-11-21)",
-    )  # fmt: skip
-    program_option(parser)
-    parser.add_argument("--csv", action="store_true", help="print comma-separated values")
-    parser.add_argument(
-        "--prices", metavar="FILE", type=path_text,
-        help="take the prices from FILE (default: prices.toml in the root)",
-    )  # fmt: skip
-    change_options(parser, given="tokens")
-
-
 def _sums(text: str) -> tuple[str, ...]:
     """The type of --by."""
     found = tuple(each.strip() for each in text.split(","))
@@ -98,6 +65,37 @@ def _sums(text: str) -> tuple[str, ...]:
     return found
 
 
+@command(
+    "usage",
+    "Without SESSION, adds up the tokens of all sessions as their programs counted them, and"
+    " what they cost by prices.toml in the root. That has a table for each model, or with a"
+    " star for all whose names begin so, with prices of a million tokens: [models.\"gpt-5*\"],"
+    " below it input = 1.25, cache_read, cache_write and output; currency = \"USD\" is above."
+    " With SESSION, prints its current counts, and with TOKENS appends one.",
+    argument(
+        "session", metavar="SESSION", nargs="?",
+        help="a session id or a unique prefix (default: all sessions)",
+    ),
+    default(by_prefix=True),
+    optional_argument("tokens", whole_number, "tokens in the context"),
+    argument(
+        "--by", metavar="NAMES", type=_sums,
+        help="make a sum for each of these, separated by commas: session, program, model, day"
+        " (default: program,model)",
+    ),
+    argument(
+        "--since", metavar="TIME", type=since,
+        help="only days from that of TIME on: an age (7d, 4w) or a day (2026-11-21)",
+    ),
+    program_option,
+    flag("--csv", help="print comma-separated values"),
+    argument(
+        "--prices", metavar="FILE", type=path_text,
+        help="take the prices from FILE (default: prices.toml in the root)",
+    ),
+    change_options(given="tokens"),
+    example="steno usage --by day --since 7d\nsteno usage demo 1472",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Append a token count, print the recorded ones, or add up the tokens of many sessions."""
     sums = (options.by, options.since, options.programs, options.csv, options.prices)
@@ -118,14 +116,13 @@ def _append(options: Namespace, output: Output) -> int:
 def _print_counts(options: Namespace, output: Output) -> int:
     with connected(options, output=output) as client:
         state = client.session(options.session).history_at()
-    if output.as_json:
-        output.document(contract.usage(options.session, state))
-        return Exit.DONE
-    for entry in state.usage_history:
-        output.write(f"{entry.cursor}  {entry.token_count}")
     pending = state.token_count_with_pending - state.token_count
-    output.say(f"{count(state.token_count, 'token')}, and about {number(pending)} not yet counted")
-    return Exit.DONE
+    counted = count(state.token_count, "token")
+    return output.answer(
+        contract.usage(options.session, state),
+        *(f"{entry.cursor}  {entry.token_count}" for entry in state.usage_history),
+        message=f"{counted}, and about {number(pending)} not yet counted",
+    )
 
 
 # --- many sessions --------------------------------------------------------------------------------
@@ -187,8 +184,7 @@ def _print_table(table: "UsageTable", output: Output) -> None:
     rows = [_cells(row, table, output) for row in table.rows]
     if len(rows) > 1:
         rows.append(_cells(table.total, table, output, name="all"))
-    for line in lines_of(output, _COLUMNS, rows):
-        output.write(line)
+    output.lines(lines_of(output, _COLUMNS, rows))
 
 
 def _cells(

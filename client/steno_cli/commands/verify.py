@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from steno import BlockingClient
-from steno_cli.arguments import Subcommands, command, path_text
+from steno_cli.arguments import argument, command, flag, path_text
 from steno_cli.connection import linked
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -18,8 +18,8 @@ from steno_cli.repair.checking import (
     verify_sessions,
 )
 from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
+from steno_cli.session_files import size_of
 from steno_cli.session_ids import is_session_id
-from steno_cli.sizes import size_of
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count
@@ -31,26 +31,19 @@ from steno_protocol.line_schemas import schema_of
 from steno_protocol.replies import Verification
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "verify", run,
-        "The daemon checks a session while it keeps writing. Any other TARGET is the path of a"
-        " JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is"
-        " changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps or a"
-        " call without a result, is not damage.",
-        example="steno verify demo\nsteno verify --all\nsteno verify ./transcripts notes.jsonl",
-    )  # fmt: skip
-    parser.add_argument(
-        "targets",
-        metavar="TARGET",
-        nargs="*",
-        type=path_text,
+@command(
+    "verify",
+    "The daemon checks a session while it keeps writing. Any other TARGET is the path of a"
+    " JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is"
+    " changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps or a"
+    " call without a result, is not damage.",
+    argument(
+        "targets", metavar="TARGET", nargs="*", type=path_text,
         help="a session id, or the path of a file or folder",
-    )
-    parser.add_argument("--all", action="store_true", help="check every session of the daemon")
-
-
+    ),
+    flag("--all", help="check every session of the daemon"),
+    example="steno verify demo\nsteno verify --all\nsteno verify ./transcripts notes.jsonl",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Check sessions and paths, and print the findings."""
     if options.all == bool(options.targets):

@@ -2,7 +2,6 @@
 
 import errno
 import subprocess
-import sys
 import threading
 from argparse import Namespace
 from collections import deque
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from steno import BlockingClient, connect, connect_sync
-from steno_cli.arguments import Subcommands, between, command, optional_argument
+from steno_cli.arguments import argument, between, command, default, flag, optional_argument
 from steno_cli.commands.doctor import findings_of
-from steno_cli.connection import how_to_connect, prepared_root, root_here, root_in_use
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import how_to_connect, prepared_root, root_in_use
 from steno_cli.doctor import Finding
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.installation import extra_command
-from steno_redact.patterns import Patterns
 from steno_redact.records import masked_record
 from steno_redact.redactor import Redactor
 
@@ -37,40 +36,33 @@ if TYPE_CHECKING:
 _PORT_MAX = 65_535
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "view", run,
-        "Prints the address of a page and opens it in the browser. The address contains a secret"
-        " that works once: the page that it opens can read every session, and the command prints"
-        " the next address. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
-        example="steno view demo\nsteno view --watch\nsteno view --no-browser --port 8321",
-    )  # fmt: skip
-    optional_argument(parser, "session", str, "show this session first (an id or a unique prefix)")
-    parser.set_defaults(by_prefix=True)
-    parser.add_argument(
+@command(
+    "view",
+    "Prints the address of a page and opens it in the browser. The address contains a secret"
+    " that works once: the page that it opens can read every session, and the command prints"
+    " the next address. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
+    optional_argument("session", str, "show this session first (an id or a unique prefix)"),
+    default(by_prefix=True),
+    argument(
         "--host", metavar="ADDRESS", default="127.0.0.1",
         help="listen at this address of the machine (default: 127.0.0.1, this machine only)",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--port", metavar="N", type=between(0, _PORT_MAX), default=0,
         help="listen at this port (default: a free one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--write", action="store_true",
+    ),
+    flag(
+        "--write",
         help="let the page set checkpoints, titles and labels, revert, restore and fork",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--no-redact", action="store_false", dest="redact",
         help="show secrets as they are; they are masked otherwise, see `steno redact`",
-    )  # fmt: skip
-    parser.add_argument(
-        "--watch", action="store_true",
-        help="also follow the transcripts of other agents",
-    )  # fmt: skip
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
-
-
+    ),
+    flag("--watch", help="also follow the transcripts of other agents"),
+    flag("--no-browser", help="only print the address"),
+    example="steno view demo\nsteno view --watch\nsteno view --no-browser --port 8321",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Serve the page until a signal ends it."""
     try:
@@ -80,7 +72,7 @@ def run(options: Namespace, output: Output) -> int:
             f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
         ) from None
     prepared_root(options)
-    redactor = redactor_of(root_here(options)) if options.redact else Redactor(Patterns())
+    redactor = redactor_of(options, is_on=options.redact)
     anyio.run(_view, options, output, redactor)
     return Exit.DONE
 
@@ -165,8 +157,7 @@ def _watching(options: Namespace) -> Generator[None]:
     A process of its own does so: a file that grows fast delays no page. It ends by itself when
     nobody reads its stdout any longer, even if this process is killed.
     """
-    root = str(root_in_use(options))
-    words = [sys.executable, "-P", "-m", "steno_cli", "--root", root, "watch", "--json"]
+    words = own_command(root_in_use(options), "watch", "--json")
     child = subprocess.Popen(  # noqa: S603  # its own command, on its own root
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -183,10 +174,7 @@ def _watching(options: Namespace) -> Generator[None]:
 def _announce(address: str, output: Output) -> None:
     """Print an address; a viewer whose output nobody reads any longer serves on."""
     with suppress(BrokenPipeError):
-        if output.as_json:
-            output.document({"address": address})
-        else:
-            output.write(address)
+        output.answer({"address": address}, address)
         output.flush()
 
 

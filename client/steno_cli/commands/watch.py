@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from steno_cli.arguments import Subcommands, command, path_text
+from steno_cli.arguments import argument, command, default, path_text
 from steno_cli.connection import connected, own_root
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
@@ -21,27 +21,24 @@ from steno_present.wording import count, size
 _NOWHERE: Final = "none of the folders that agents write is there yet"
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "watch", run,
-        "Imports each transcript of another agent below PATH and follows it: what its program adds"
-        " is in steno seconds later. Without PATH, the folders of Claude Code, Codex, Gemini CLI,"
-        " Copilot CLI, Kimi Code, pi and Qwen Code, and opencode's database. The files are only"
-        " read. A line is printed for each session that begins or grows. The command may be killed"
-        " at any time: the next one goes on where it was. The root must be on this machine.",
-        example="steno watch\nsteno watch ~/.claude/projects",
-    )  # fmt: skip
-    parser.add_argument(
-        "paths", metavar="PATH", type=path_text, nargs="*", help="a folder, or one transcript"
-    )
-    parser.set_defaults(changes=True, makes_root=True)
-
-
 class _Ended(BaseException):
     """A signal came. Whatever it interrupts, the next watcher finds and completes."""
 
 
+@command(
+    "watch",
+    "Imports each transcript of another agent below PATH and follows it: what its program adds"
+    " is in steno seconds later. Without PATH, the folders of Claude Code, Codex, Gemini CLI,"
+    " Copilot CLI, Kimi Code, pi and Qwen Code, and opencode's database. The files are only"
+    " read. A line is printed for each session that begins or grows. The command may be killed"
+    " at any time: the next one goes on where it was. The root must be on this machine.",
+    argument(
+        "paths", metavar="PATH", type=path_text, nargs="*",
+        help="a folder, or one transcript",
+    ),
+    default(changes=True, makes_root=True),
+    example="steno watch\nsteno watch ~/.claude/projects",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Follow the files until SIGINT or SIGTERM, which are its regular end.
 

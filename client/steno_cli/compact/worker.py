@@ -1,8 +1,8 @@
-"""Compaction for `steno compact`: the progress, the worker of --watch, and its end by a signal."""
+"""Compactions: their progress, the worker of `steno compact --watch`, and its end by a signal."""
 
 import signal
+from argparse import Namespace
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import anyio
@@ -25,6 +25,9 @@ _STEP_S: Final = 1.0
 """Between two updates of the seconds on a terminal."""
 
 ResultT = TypeVar("ResultT")
+
+IsDue = Callable[[int], bool]
+"""Whether a context of so many tokens is to be compacted."""
 
 
 def run_until_signal(main: Callable[[], Awaitable[ResultT]]) -> ResultT | None:
@@ -99,47 +102,31 @@ async def _outcome(summarize: Summarize, messages: list[Message]) -> str | Summa
         return error
 
 
-def say_compacted(output: Output, session: str, done: Compacted) -> None:
-    """Print a message about a finished compaction."""
+def about(session: str, done: Compacted) -> str:
+    """The message about a finished compaction."""
     messages, tokens = count(done.messages, "message"), count(done.tokens, "token")
-    output.say(f"{session}: {messages} became a summary of {tokens}")
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The work of a worker.
-
-    Attributes:
-        prefix: of the ids of its sessions.
-        is_due: whether a context of so many tokens is to be compacted.
-        preserve: number of last messages that are kept.
-        instruction: an instruction for the summary.
-        why: the reason in the timeline.
-        interval_s: between two checks of the list of sessions.
-    """
-
-    prefix: str
-    is_due: Callable[[int], bool]
-    preserve: int
-    instruction: str | None
-    why: str | None
-    interval_s: float
-
-    def applies_to(self, session: str) -> bool:
-        """Whether the worker compacts a session; one of a mount only if the prefix names the mount.
-
-        Another program may hold a session of a mount in memory, and would not notice a rewrite.
-        """
-        return session.startswith(self.prefix) and (":" in self.prefix or ":" not in session)
+    return f"{session}: {messages} became a summary of {tokens}"
 
 
 class Worker:
-    """Compacts full sessions until it is cancelled; a failure of one does not stop the others."""
+    """Compacts full sessions until it is cancelled; a failure of one does not stop the others.
 
-    def __init__(self, client: Client, summarize: Summarize, rule: Rule, output: Output) -> None:
+    The options of the command choose the sessions, and say how each is compacted.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        summarize: Summarize,
+        is_due: IsDue,
+        options: Namespace,
+        output: Output,
+    ) -> None:
         self._client = client
         self._summarize = summarize
-        self._rule = rule
+        self._is_full = is_due
+        self._options = options
+        self._prefix: str = options.session or ""
         self._output = output
         self._book = Book()
         self._places = anyio.CapacityLimiter(WATCH_COMPACTIONS_MAX)
@@ -147,30 +134,35 @@ class Worker:
 
     async def run(self) -> None:
         """Work; cancellation gives up the compactions under way."""
-        prefix = self._rule.prefix
-        sessions = (
-            f"the sessions with the prefix {prefix}" if prefix else "the sessions of the root"
-        )
-        self._output.say(f"watching {sessions}, every {duration(self._rule.interval_s)}")
+        where = f"with the prefix {self._prefix}" if self._prefix else "of the root"
+        every_s = self._options.interval
+        self._output.say(f"watching the sessions {where}, every {duration(every_s)}")
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._examine(tasks)
-                await anyio.sleep(self._rule.interval_s)
+                await anyio.sleep(every_s)
 
     async def _examine(self, tasks: anyio.abc.TaskGroup) -> None:
         try:
-            entries = await self._client.sessions(self._rule.prefix, archived="no")
+            entries = await self._client.sessions(self._prefix, archived="no")
         except StenoError as error:
             if not self._list_failed:
                 self._output.say(f"the sessions cannot be listed (will be tried again): {error}")
             self._list_failed = True
             return
         self._list_failed = False
-        ours = [entry for entry in entries if self._rule.applies_to(entry.session)]
+        ours = [entry for entry in entries if self._applies_to(entry.session)]
         for entry in self._book.to_examine(ours, anyio.current_time()):
             if await self._is_due(entry):
                 self._book.begun(entry.session)
                 tasks.start_soon(self._compact, entry.session)
+
+    def _applies_to(self, session: str) -> bool:
+        """Whether the worker compacts a session; one of a mount only if the prefix names the mount.
+
+        Another program may hold a session of a mount in memory, and would not notice a rewrite.
+        """
+        return session.startswith(self._prefix) and (":" in self._prefix or ":" not in session)
 
     async def _is_due(self, entry: SessionEntry) -> bool:
         # Noted before the request: records written meanwhile lead to another examination.
@@ -182,16 +174,16 @@ class Worker:
         except StenoError as error:
             self._failed(entry.session, str(error))
             return False
-        return self._rule.is_due(stat.token_count_with_pending)
+        return self._is_full(stat.token_count_with_pending)
 
     async def _compact(self, session: str) -> None:
         async with self._places:
             try:
                 done = await self._client.session(session).compact(
                     self._summarize,
-                    preserve=self._rule.preserve,
-                    instruction=self._rule.instruction,
-                    why=self._rule.why,
+                    preserve=self._options.preserve,
+                    instruction=self._options.instruction,
+                    why=self._options.why,
                 )
                 await self._finish(session, done)
             except StenoError as error:
@@ -205,18 +197,15 @@ class Worker:
         self._print_result(session, done)
         stat = await self._client.stat(session)
         tokens = stat.token_count_with_pending
-        if self._rule.is_due(tokens):
+        if self._is_full(tokens):
             # Without a pause the model would be asked at each new message.
             self._failed(session, f"{session} still has {count(tokens, 'token')}: preserve fewer")
         else:
             self._book.ended(session)
 
     def _print_result(self, session: str, done: Compacted) -> None:
-        if self._output.as_json:
-            self._output.document(contract.compacted(session, done))
-        else:
-            self._output.write(f"{session} {done.ack.head}")
-            say_compacted(self._output, session, done)
+        line, message = f"{session} {done.ack.head}", about(session, done)
+        self._output.answer(contract.compacted(session, done), line, message=message)
         self._output.flush()
 
     def _failed(self, session: str, message: str) -> None:

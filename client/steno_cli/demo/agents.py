@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from steno.local import is_free, is_starting
 from steno_cli.demo.proofs import Acked, Seen, prove
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_cli.render.progress import Progress
 from steno_present.wording import count, number
 from steno_protocol import limits
@@ -199,13 +199,8 @@ async def steno_process(
 ) -> AsyncGenerator[tuple[ByteSendStream, BufferedByteReceiveStream]]:
     """The input and output of a `steno` process, which is killed at the end."""
     process = await anyio.open_process(
-        # -P: a module in the working folder must not replace one of ours.
-        [
-            sys.executable, "-P", "-m", "steno_cli", "--root", str(evidence.root), "--json",
-            "--name", name, *words,
-        ],
-        stderr=None,
-    )  # fmt: skip
+        own_command(evidence.root, "--json", "--name", name, *words), stderr=None
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -243,13 +238,6 @@ def show_evidence(
     evidence: Evidence, agents: int, opening: Iterable[str], output: Output, made: Made
 ) -> int:
     """Prove from the file what the agents were told, and print the proofs.
-
-    Args:
-        evidence: the events.
-        agents: the number of agents.
-        opening: lines about what happened.
-        output: of the command.
-        made: the folder of the demo, which is removed if every proof holds.
 
     Returns:
         The exit code: a failure unless every proof holds.

@@ -1,6 +1,5 @@
 """What several writers of one session were told, and whether its file agrees; pure."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from steno.values import decode_object
 from steno_present.wording import count, number
-from steno_protocol._json import is_object
 from steno_protocol.positions import Position
 from steno_protocol.records import RESERVED_KEYS
 
@@ -42,7 +41,7 @@ def prove(data: bytes, acked: Sequence[Acked], seen: Sequence[Seen]) -> dict[str
         seen: the records of the follower, in order.
     """
     *lines, rest = data.split(b"\n")
-    records = [_object(line) for line in lines]
+    records = [decode_object(line) for line in lines]
     contradictions = {
         f"the file is {count(len(lines), 'line')}, each one a whole JSON object": _not_whole(
             rest, lines, records
@@ -61,20 +60,12 @@ def prove(data: bytes, acked: Sequence[Acked], seen: Sequence[Seen]) -> dict[str
 
 def changes_of_writer(data: bytes) -> int:
     """How often the next line of the file has another writer: a measure of concurrency."""
-    writers = [record.get("_by") for line in data.splitlines() if (record := _object(line))]
+    writers = [record.get("_by") for line in data.splitlines() if (record := decode_object(line))]
     return sum(before != after for before, after in pairwise(writers))
 
 
 Records = Sequence[dict[str, Any] | None]
 """The lines of the file as objects, None for damaged ones."""
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if is_object(value) else None
 
 
 def _not_whole(rest: bytes, lines: Sequence[bytes], records: Records) -> Iterator[str]:

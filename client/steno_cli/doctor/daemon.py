@@ -11,9 +11,9 @@ from shlex import quote
 from typing import Final
 
 from steno import BlockingClient, connect_sync
-from steno.local import Futile, check_allowed, is_free, note_of, process_of, silence_of
+from steno.local import Futile, check_allowed, is_free, note_of, silence_of
 from steno_cli.command_limits import FAILED_LATELY_S
-from steno_cli.configuration import read_file, unread_options
+from steno_cli.configuration import read_file, remedy_for_unread, unread_options
 from steno_cli.doctor import Finding, ok, problem, steno, warning
 from steno_present.wording import count, duration, moment
 from steno_protocol import __version__, limits, paths
@@ -176,11 +176,8 @@ def _check_options(client: BlockingClient, root: Path, pid: int) -> Iterator[Fin
         report, _ = client.request(Configuration(), ConfigurationReport)
         with suppress(BadRequest):
             for line in unread_options(report.options, read_file(root, {})):
-                note = note_of(root)
-                is_here = note is not None and process_of(root, note) == pid
                 restart = f"`{steno(root, 'restart')}`"
-                remedy = f"`kill -HUP {pid}`, or {restart}" if is_here else restart
-                yield warning(line, remedy)
+                yield warning(line, remedy_for_unread(root, pid, restart))
 
 
 def _silent(root: Path, why: str) -> Finding:

@@ -45,9 +45,6 @@ _REWRITTEN: Final = "rewritten"
 class Trial:
     """A root of its own, and the daemon that a client starts on it.
 
-    Args:
-        root: its folder, which is new.
-
     Attributes:
         pid: the process of the daemon, which is alive.
     """
@@ -94,11 +91,6 @@ class Trial:
 class Writer:
     """A thread that changes one session until its daemon is gone.
 
-    Args:
-        trial: the root.
-        session: the session.
-        step: makes one change.
-
     Attributes:
         done: the changes that the daemon acknowledged.
     """
@@ -135,11 +127,7 @@ class Writer:
 
 
 def self_test(beside: Path) -> Iterator[tuple[str, Finding]]:
-    """Try the daemon in a new folder, and yield each finding with the name of its check.
-
-    Args:
-        beside: the folder in which the new one is made.
-    """
+    """Try the daemon in a new folder, and yield each finding with the name of its check."""
     with _own_environment(), _new_folder(beside) as folder:
         trial = Trial(folder / "root")
         try:

@@ -15,20 +15,16 @@ from steno_agents.json_lines import lenient_object
 from steno_agents.writers.programs import WRITERS
 from steno_agents.writers.turns import Conversation, conversation
 from steno_agents.writers.writer import Target, Writer
-from steno_cli.connection import connected, root_here
-from steno_cli.destination import new_file, new_folder
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected
+from steno_cli.destination import new_file, new_folder, print_result, put_new
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.export.private_place import put_new
-from steno_cli.export.result import print_result
 from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_present.wording import count
 from steno_protocol.errors import BadRequest
-from steno_redact.patterns import Patterns
 from steno_redact.records import masked_record
-from steno_redact.redactor import Redactor
 
 _LOOKED_AT_RECORDS: Final = 100
 """Records of a transcript in which its directory is looked for; every program names it early."""
@@ -38,7 +34,7 @@ def export_for_program(options: Namespace, output: Output) -> int:
     """Write a session in the format of an agent, and print where or how to go on with it."""
     writer = WRITERS[options.format]
     _check(options, writer)
-    redactor = redactor_of(root_here(options)) if options.redact else Redactor(Patterns())
+    redactor = redactor_of(options, is_on=options.redact)
     with connected(options, output=output) as client, Progress(output, "exporting") as progress:
         session = client.session(options.session)
         stat = session.stat()

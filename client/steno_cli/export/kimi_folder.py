@@ -22,9 +22,10 @@ from steno import BlockingClient
 from steno.local import open_regular, sync_file, sync_folder
 from steno_cli.connection import local_root
 from steno_cli.render.progress import Progress
-from steno_cli.sizes import size_below
+from steno_cli.session_files import size_below
+from steno_cli.session_ids import is_session_id
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
 from steno_protocol.records import RESERVED_KEYS
 from steno_protocol.replies import SessionStat
@@ -66,12 +67,6 @@ def write_session(
     client: BlockingClient, session: str, folder: Path, progress: Progress
 ) -> Written:
     """Write a session, and the sessions of its subagents, into an empty folder; synced.
-
-    Args:
-        client: of the daemon of the session.
-        session: its id.
-        folder: the empty folder.
-        progress: shows the file that is written, and the bytes that were read.
 
     Raises:
         NotFound: there is no such session.
@@ -165,7 +160,7 @@ class _Writer:
         elif source.is_dir():
             target.mkdir(mode=0o700)
             is_session_part = is_session_part and source.name != paths.UPLOADS
-            if is_session_part and (source / paths.CONTEXT).is_file() and _is_id(address):
+            if is_session_part and (source / paths.CONTEXT).is_file() and is_session_id(address):
                 self.session(address, target)
                 return
             for name in sorted(os.listdir(source)):  # noqa: PTH208  # names are enough
@@ -244,14 +239,6 @@ def _state(stat: SessionStat) -> bytes | None:
     if not state:
         return None
     return json.dumps({"version": 1, **state}, ensure_ascii=False).encode() + b"\n"
-
-
-def _is_id(address: str) -> bool:
-    try:
-        paths.split_session(address)
-    except BadRequest:
-        return False
-    return True
 
 
 def unstamped(line: bytes) -> bytes | None:

@@ -2,10 +2,11 @@
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
+from steno_cli.exits import Exit
 from steno_cli.render.printed_commands import in_shell_words, with_destination
 from steno_present.contract import error_document
 from steno_present.safe_text import coloured, printable, printable_json
@@ -94,6 +95,11 @@ class Output:
         """Write a line of data."""
         self._data.write(_for(self._data, text) + "\n")
 
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write lines of data."""
+        for text in texts:
+            self.write(text)
+
     def fitted(self, text: str) -> str:
         """`text` as `write` writes it, with escapes for what the encoding of stdout lacks."""
         return _for(self._data, text)
@@ -124,6 +130,25 @@ class Output:
     def document(self, value: Mapping[str, Any]) -> None:
         """Write a JSON document on a line of its own."""
         self._data.write(_json(self._data, value))
+
+    def answer(self, document: Mapping[str, Any], *lines: str, message: str = "") -> int:
+        """Print the result of a command: a document, or lines of data and a message.
+
+        Args:
+            document: with --json, this alone.
+            lines: the data otherwise.
+            message: the message beside them; empty for none.
+
+        Returns:
+            The exit code of a command that is done.
+        """
+        if self.as_json:
+            self.document(document)
+            return Exit.DONE
+        self.lines(lines)
+        if message:
+            self.say(message)
+        return Exit.DONE
 
     def flush(self) -> None:
         """Flush the data written so far."""

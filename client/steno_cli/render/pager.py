@@ -27,9 +27,6 @@ def paged(output: Output) -> Generator[Callable[[str], None]]:
     The pager starts with the first line that does not fit on the screen, and shows the lines before
     the later ones exist. When the reader leaves the pager, or ends the reading with Ctrl-C, the
     block ends there. An error in the block is raised after the lines before it were shown.
-
-    Args:
-        output: the output of the command, whose data goes to a terminal.
     """
     screen = _Screen(output)
     try:

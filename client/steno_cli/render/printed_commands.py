@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from steno_protocol import paths
@@ -22,6 +24,12 @@ _NAMED: Final = re.compile(r" --(?:root|socket|endpoint)\b")
 
 _LOCAL: Final = re.compile(r"steno (?:config|demo|doctor|import|keys|logs|restart|service|start)\b")
 """The commands that refuse a daemon on another machine: they use the files of its root."""
+
+
+def own_command(root: Path, *words: str) -> list[str]:
+    """The words that run this very command on a root, in a process of its own."""
+    # -P: a module in the working folder must not replace one of ours.
+    return [sys.executable, "-P", "-m", "steno_cli", "--root", str(root), *words]
 
 
 def given_words(options: Namespace, names: Iterable[str]) -> list[str]:

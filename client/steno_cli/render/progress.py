@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final, Self, TypeVar
 
 from steno_cli.render.output import Output
@@ -77,6 +78,14 @@ class Progress:
             # Known now: the time of an unfinished item is no measure.
             self._items_left = self._time_left(done, len(items))
             self.show("")
+            yield item
+
+    def over_bytes(self, items: Sequence[Item], sizes: Sequence[int]) -> Iterator[Item]:
+        """The items one by one, each with its bytes; what was not read of one counts, too."""
+        self.expect(sum(sizes))
+        begins = accumulate(sizes[:-1], initial=0)
+        for item, begin in zip(self.over(items), begins, strict=False):
+            self.add(begin - self.done_bytes)
             yield item
 
     def show(self, how_far: str) -> None:

@@ -4,10 +4,13 @@ A text of a transcript is never rich's own markup, never HTML, and never a link 
 follows: the target of a link is shown as text.
 """
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
+from types import FrameType
 from typing import ClassVar, Final
 
 from markdown_it import MarkdownIt
@@ -33,7 +36,6 @@ from rich.text import Text
 from rich.theme import Theme
 
 from steno_cli.command_limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX, RECORD_RENDER_S_MAX
-from steno_cli.render.time_limit import TimeIsUp
 from steno_present.lexers import lexer_named
 from steno_present.safe_text import printable
 
@@ -54,6 +56,9 @@ _THEME: Final = Theme(
         "markdown.s": "strike",
     }
 )
+
+_REPEAT_S: Final = 0.1
+"""Between two interruptions: the first is lost if it hits a callback that ignores exceptions."""
 
 _CODE_THEME: Final = "ansi_dark"
 """The sixteen colours of the terminal."""
@@ -78,17 +83,43 @@ Limit = Callable[[], AbstractContextManager[None]]
 """Makes the limit for the time of one text: a context manager that interrupts its block."""
 
 
+class TimeIsUp(BaseException):
+    """The work took longer than its limit; no `except Exception` of a library catches it."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Generator[None]:
+    """End the block after this time, also within a regular expression.
+
+    Only a signal interrupts a search of `re`, and only the main thread receives signals: another
+    thread has no limit. A timer that runs already is continued afterwards.
+
+    Raises:
+        TimeIsUp: the block was interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, _end)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the handler of a signal
+    raise TimeIsUp
+
+
 class NotRendered(Exception):
     """A text has no rendering within the limits."""
 
 
 class RichMarkup:
-    """Renders texts as lines of a terminal.
-
-    Args:
-        has_colours: whether lines contain colours and other styles.
-        limit: limits the time for one text.
-    """
+    """Renders texts as lines of a terminal."""
 
     def __init__(self, *, has_colours: bool, limit: Limit = nullcontext) -> None:
         self._colours = ColorSystem.STANDARD if has_colours else None

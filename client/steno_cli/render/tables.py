@@ -42,13 +42,7 @@ def lines_of(
 def terminal_table(
     output: Output, columns: Sequence[Column], rows: Sequence[Sequence[str]]
 ) -> Iterator[str]:
-    """The lines of a table with titles and colours; its last column is cut at the terminal's edge.
-
-    Args:
-        output: of the command.
-        columns: the columns, the longest texts in the last one.
-        rows: the cells of each row.
-    """
+    """The lines of a table with titles and colours; the terminal's edge cuts its last column."""
     widths = [
         max(columns_of(text) for text in (column.title, *(row[at] for row in rows)))
         for at, column in enumerate(columns)

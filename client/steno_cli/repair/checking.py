@@ -52,11 +52,6 @@ def verify_sessions(
     """The report on each session, with its calls that have no result, or why there is none.
 
     The daemon checks the next sessions while a report is used.
-
-    Args:
-        client: a client of the daemon.
-        link: its link.
-        sessions: their ids.
     """
     files = SessionFiles(client)
     asked = (Verify(session=session) for session in sessions)

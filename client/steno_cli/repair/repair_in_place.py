@@ -82,12 +82,6 @@ def check_at_rest(original: Original, path: Path) -> None:
 def replace_file(folder: LocalFolder, path: Path, original: Original, edits: Sequence[Edit]) -> str:
     """Replace a damaged file by a repaired one; returns the new name of the original.
 
-    Args:
-        folder: the open, locked folder.
-        path: the file's path.
-        original: the file as it was when the edits were found.
-        edits: the changes of the repair.
-
     Raises:
         Conflict: the file was changed since, and nothing happened; or a program wrote to the
             original until the end, and the message names the place of its bytes.

@@ -15,7 +15,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from steno_cli.short_ids import short_ids
+from steno_cli.session_ids import short_ids
 from steno_cli.top.activity import Activity, ClientRow, SessionRow
 from steno_present.safe_text import printable
 from steno_present.wording import count, duration, number, size

@@ -24,9 +24,6 @@ from steno_protocol.replies import StatsReport
 class Source:
     """Asks one daemon for its reports; starts none.
 
-    Args:
-        client: an open client that may not spawn.
-
     Attributes:
         titles: the known titles of sessions.
     """

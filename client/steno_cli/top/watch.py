@@ -68,15 +68,7 @@ class Terminal:
 
 
 class Watch:
-    """A live screen.
-
-    Args:
-        source: the reports.
-        output: of the command; fits texts to the encoding of the terminal.
-        interval_s: seconds between two reports.
-        order: the order of the sessions.
-        sessions_max: session lines; None for as many as fit.
-    """
+    """A live screen."""
 
     def __init__(
         self,
