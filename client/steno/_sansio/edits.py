@@ -25,7 +25,10 @@ from steno_protocol.errors import BadRequest, Conflict, NotFound, TooLarge
 from steno_protocol.positions import Position
 
 WINDOW_RECORDS: Final = 64
-"""Records that a reading of the end begins with; each further block has four times as many."""
+"""Records that a reading of the end begins with.
+
+Each further block has sixteen times as many, because the daemon counts the lines before each.
+"""
 
 Edit = dict[str, Any]
 """A record of the stream."""
@@ -231,7 +234,7 @@ def spans(head: Position) -> Iterator[tuple[Position, Position]]:
     while end > 0:
         start = max(0, end - window)
         yield Position(head.generation, start), Position(head.generation, end)
-        end, window = start, window * 4
+        end, window = start, window * 16
 
 
 def _listed(latest: Sequence[StoredEdit]) -> Iterator[tuple[str | None, Any]]:
