@@ -1,6 +1,7 @@
 """Bytes split into lines, and blocks of whole lines read from a file by line number."""
 
 from io import BytesIO
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -99,12 +100,13 @@ def read_lines(
     view: Bytes, line: int, offset: int, bytes_max: int, until: int | None = None
 ) -> tuple[Block, list[bytes]]:
     """Read as `read_block`, and return the lines one by one beside a block without data."""
-    data = view.read(bytes_max, offset)
-    lines = split_lines(data)
-    end = offset + len(data)
+    count = None if until is None else max(0, until - line)
+    data = BytesIO(view.read(bytes_max, offset))
+    lines = [*islice(data, count)]
+    end = offset + data.tell()
     if lines and not lines[-1].endswith(b"\n"):
         end -= len(lines.pop())
-    if not lines or (until is not None and line + len(lines) > until):
+    if not lines:
         block = read_block(view, line, offset, bytes_max, until)
         return block, split_lines(block.data)
     return Block(line, line + len(lines), end, b""), lines

@@ -1,8 +1,8 @@
 """Commands of clients, tagged by the field `command`.
 
 Each command is a frozen struct, and a request contains the JSON of one. The records of an append
-travel as lines of their own, so they are not encoded twice. PROTOCOL.md describes each command and
-its fields (sections 7 and 8); a test compares the two.
+travel as lines of their own, so they are not encoded twice. PROTOCOL.md describes each command; a
+test compares the two.
 """
 
 import re
@@ -112,7 +112,11 @@ class Status(Command, frozen=True, kw_only=True):
 
 
 class Stats(Command, frozen=True, kw_only=True):
-    """Ask for the daemon's counters since its start."""
+    """Ask for the daemon's counters since its start.
+
+    Attributes:
+        sessions: the reply has the counters of each open session, too.
+    """
 
     sessions: bool = False
 
@@ -122,7 +126,17 @@ class Configuration(Command, frozen=True, kw_only=True):
 
 
 class List(Command, frozen=True, kw_only=True):
-    """List sessions, ordered by id."""
+    """List sessions, ordered by id.
+
+    Attributes:
+        prefix: only ids that begin with this.
+        after: only ids after this one.
+        archived: leave archived sessions out (`no`), list only those (`only`), or list all.
+        labels: only sessions that have all of these.
+        title: only sessions whose title contains this, whatever its case.
+        records: count the records of each session, where few bytes have to be read for that.
+        limit: the number of sessions in the reply.
+    """
 
     prefix: str = ""
     after: str = ""
@@ -140,7 +154,16 @@ class Stat(SessionCommand, frozen=True, kw_only=True):
 
 
 class Open(SessionCommand, frozen=True, kw_only=True):
-    """Open the session for writing; create it unless `create` is false."""
+    """Open the session for writing; create it unless `create` is false.
+
+    Attributes:
+        create: create the session if it does not exist.
+        exclusive: refuse with `exists` if it exists.
+        stamp: whether lines get `_id` and `_by`; fixed when the daemon first opens the session.
+        by: the client that creates it.
+        claim: the name that it claims, as in a mutation.
+        key: the idempotency key of this call: a retry of the creation gets `created` again.
+    """
 
     create: bool = True
     exclusive: bool = False
@@ -151,7 +174,12 @@ class Open(SessionCommand, frozen=True, kw_only=True):
 
 
 class Append(Mutation, frozen=True, kw_only=True):
-    """Append the records of the request as one atomic batch."""
+    """Append the records of the request as one atomic batch.
+
+    Attributes:
+        after_key: the key of a mutation that must be applied before; otherwise the reply is
+            `conflict`. A series in flight stays in order, and ends at its first failure.
+    """
 
     after_key: Key | None = None
 
@@ -163,7 +191,17 @@ class Checkpoint(Mutation, frozen=True, kw_only=True):
 
 
 class RevertTo(Mutation, frozen=True, kw_only=True):
-    """Drop a checkpoint, or the line at a position, and everything after it."""
+    """Drop a checkpoint, or the line at a position, and everything after it.
+
+    Attributes:
+        checkpoint_id: the checkpoint; None with a position.
+        position: a line of the present generation, the first one that is dropped.
+        checkpoint_at: the position at which its line was created, from the ack of its creation;
+            the command is refused if another line has the id now.
+        incarnation: the incarnation that the position belongs to, from the same ack.
+        drop_damaged: also drop damaged lines before it, as kimi-cli does.
+        why: the reason, for the timeline.
+    """
 
     checkpoint_id: int | None = None
     position: PositionText | None = None
@@ -203,6 +241,13 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
 
     The reply names the lines that the summary replaces; `read` returns them. Others may write
     meanwhile. The same command with the same lease renews the lease.
+
+    Attributes:
+        lease: the caller's name for this compaction.
+        preserve: how many of the last user and assistant messages stay as they are.
+        lease_ms: the time after which the lease expires unless it is renewed.
+        by: the compactor.
+        claim: the name that it claims, as in a mutation.
     """
 
     lease: Key
@@ -215,7 +260,19 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
 
 
 class CompactCommit(Mutation, frozen=True, kw_only=True):
-    """Replace the summarised lines with the summary, the one record of the request."""
+    """Replace the summarised lines with the summary, the one record of the request.
+
+    Attributes:
+        lease: the name given to `compact_begin`.
+        cut: the end of the lines that the summary replaces, from the reply to `compact_begin` or
+            by the caller's own rule.
+        at: the head at `compact_begin`; later lines are kept.
+        checkpoint_id: the id that `compact_begin` reserved.
+        incarnation: from the reply to `compact_begin`; a session recreated since is not compacted.
+        summary_tokens: the summary's size as reported by the model; None for an estimate from its
+            text.
+        why: the reason, for the timeline.
+    """
 
     lease: Key
     cut: PositionText
@@ -236,6 +293,13 @@ class SendDmail(Mutation, frozen=True, kw_only=True):
     """Send a message back to a checkpoint; it is pending until a client delivers it.
 
     The command's key is the mail's id.
+
+    Attributes:
+        checkpoint_id: the checkpoint that the delivery reverts to.
+        checkpoint_at: as in `revert_to`.
+        incarnation: as in `revert_to`.
+        message: the text.
+        replaces: the id of the pending mail that this one replaces.
     """
 
     checkpoint_id: int
@@ -250,7 +314,12 @@ class PendingDmail(SessionCommand, frozen=True, kw_only=True):
 
 
 class DeliverDmail(Mutation, frozen=True, kw_only=True):
-    """Revert to the mail's checkpoint, set a new one, and append the message: one rewrite."""
+    """Revert to the mail's checkpoint, set a new one, and append the message: one rewrite.
+
+    Attributes:
+        mail_id: the id of the mail; another one is never delivered.
+        add_user_message: show the new checkpoint to the model.
+    """
 
     mail_id: Key
     add_user_message: bool = False
@@ -260,6 +329,19 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
     """Create a session from this one at an instant; context and wire file are cut at the same one.
 
     At most one of `at`, `checkpoint_id`, `turn` and `undo` is given; the default is now.
+
+    Attributes:
+        new_session: the id of the new session.
+        key: the idempotency key; a repeat gets the first answer.
+        at: a position of any generation.
+        checkpoint_id: before this checkpoint, as after a revert to it.
+        checkpoint_at: as in `revert_to`.
+        incarnation: as in `revert_to`.
+        turn: after this turn, counted from 0; -1 is before the first.
+        undo: before this many of the last turns.
+        title: the title of the new session; None derives it from the source's.
+        by: the client that forks.
+        claim: the name that it claims, as in a mutation.
     """
 
     new_session: str
@@ -276,7 +358,15 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
 
 
 class Describe(SessionCommand, frozen=True, kw_only=True):
-    """Set a session's metadata; a field that is None stays as it is."""
+    """Set a session's metadata; a field that is None stays as it is.
+
+    Attributes:
+        title: its title; the empty text removes it.
+        labels: all of its labels.
+        archived: whether lists leave it out by default.
+        replace_damaged: keep a damaged `state.json` under another name and begin a new one;
+            otherwise the command is refused.
+    """
 
     title: Title | None = None
     labels: Annotated[tuple[Label, ...], msgspec.Meta(max_length=limits.LABELS_MAX)] | None = None
@@ -285,27 +375,49 @@ class Describe(SessionCommand, frozen=True, kw_only=True):
 
 
 class Delete(SessionCommand, frozen=True, kw_only=True):
-    """Move a session and the sessions below it to the trash, where they expire."""
+    """Move a session and the sessions below it to the trash, where they expire.
+
+    Attributes:
+        key: the idempotency key; a repeat gets the first answer, even if a session with the same
+            id was created since.
+        by: the client that deletes.
+    """
 
     key: Key
     by: Name | None = None
 
 
 class Undelete(SessionCommand, frozen=True, kw_only=True):
-    """Restore a deleted session, and the sessions deleted with it, from the trash."""
+    """Restore a deleted session, and the sessions deleted with it, from the trash.
+
+    Attributes:
+        key: the idempotency key; a repeat gets the first answer.
+        trash: the name of its folder in the trash; None is the latest deletion of this id.
+    """
 
     key: Key
     trash: str | None = None
 
 
 class TakeIn(SessionCommand, frozen=True, kw_only=True):
-    """Make a folder that the client prepared a session, by one move."""
+    """Make a folder that the client prepared a session, by one move.
+
+    Attributes:
+        key: the idempotency key, which also names the place of the prepared folder; a repeat gets
+            the session as it is then.
+    """
 
     key: Key
 
 
 class Trash(Command, frozen=True, kw_only=True):
-    """List the deleted sessions in the trash, the latest deletion first."""
+    """List the deleted sessions in the trash, the latest deletion first.
+
+    Attributes:
+        prefix: only ids that begin with this.
+        after: only entries after this one, given by the path of its folder.
+        limit: the number of entries in the reply.
+    """
 
     prefix: str = ""
     after: str | None = None
@@ -313,7 +425,15 @@ class Trash(Command, frozen=True, kw_only=True):
 
 
 class Rename(SessionCommand, frozen=True, kw_only=True):
-    """Give a session, and the sessions below it, another id in the same tree."""
+    """Give a session, and the sessions below it, another id in the same tree.
+
+    Attributes:
+        new_session: the new id.
+        key: the idempotency key; a repeat gets the first answer, even if a session with the old id
+            was created since.
+        by: the client that renames.
+        claim: the name that it claims, as in a mutation.
+    """
 
     new_session: str
     key: Key
@@ -330,6 +450,12 @@ class Repair(Mutation, frozen=True, kw_only=True):
 
     The repair covers the first `bytes` bytes, if they are still those that `verify` checked; later
     lines are kept as they are.
+
+    Attributes:
+        generation: the generation that was verified.
+        bytes: the number of its bytes that were verified.
+        crc: their CRC-32.
+        why: the reason, for the timeline.
     """
 
     generation: Annotated[int, msgspec.Meta(ge=0)]
@@ -339,7 +465,17 @@ class Repair(Mutation, frozen=True, kw_only=True):
 
 
 class Read(SessionCommand, frozen=True, kw_only=True):
-    """Read whole lines from a position on, undecoded."""
+    """Read whole lines from a position on, undecoded.
+
+    Attributes:
+        after: the position to begin at; None is the start of the present generation.
+        until: the position to end at; None is the end.
+        bytes_max: bytes of lines in the reply; one line is always returned, however long.
+        offset: the `offset` of an earlier reply that ended at `after`, which saves the daemon
+            counting lines; an offset inside a line is refused.
+        opened: identity of a file that the reader has opened: if it contains the lines, the reply
+            has no lines, and its `source` has the readable length.
+    """
 
     after: PositionText | None = None
     until: PositionText | None = None
@@ -355,6 +491,9 @@ class AppendWire(Mutation, frozen=True, kw_only=True):
 
     `expect` is a position of the wire file. With durability `written`, the default, the bytes are
     synced within a second, or within 50 ms while the file has subscribers.
+
+    Attributes:
+        header: further fields of the header line, if this append creates the file.
     """
 
     durability: Durability = "written"
@@ -369,26 +508,48 @@ class AppendStream(Mutation, frozen=True, kw_only=True):
     """Append the records of the request, any JSON objects, as one atomic batch of a stream.
 
     `expect` is a position of the stream. The first append creates the stream.
+
+    Attributes:
+        stream: the stream's name.
     """
 
     stream: StreamName
 
 
 class ReadStream(Read, frozen=True, kw_only=True):
-    """Read whole lines of a stream; one that does not exist reads as an empty one."""
+    """Read whole lines of a stream; one that does not exist reads as an empty one.
+
+    Attributes:
+        stream: the stream's name.
+        last: begin this many lines before the end, instead of at `after`.
+    """
 
     stream: StreamName
     last: Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)] | None = None
 
 
 class Streams(SessionCommand, frozen=True, kw_only=True):
-    """List a session's streams, ordered by name."""
+    """List a session's streams, ordered by name.
+
+    Attributes:
+        stream: only the stream of this name.
+    """
 
     stream: StreamName | None = None
 
 
 class DeleteStream(SessionCommand, frozen=True, kw_only=True):
-    """Delete a stream; its file keeps its lines under another name until it expires."""
+    """Delete a stream; its file keeps its lines under another name until it expires.
+
+    Attributes:
+        stream: the stream's name.
+        successor: another stream of the session, which gets this name at the instant of the
+            deletion and loses its own.
+        key: the idempotency key; a repeat gets the first answer, even if a stream of this name was
+            created since.
+        expect: the head that the caller expects; with another head the reply is `conflict`.
+        by: the client that deletes.
+    """
 
     stream: StreamName
     key: Key
@@ -402,7 +563,18 @@ class Timeline(SessionCommand, frozen=True, kw_only=True):
 
 
 class Subscribe(SessionCommand, frozen=True, kw_only=True):
-    """Follow a session: first the backlog after `after`, then each commit as it becomes durable."""
+    """Follow a session: first the backlog after `after`, then each commit as it becomes durable.
+
+    Attributes:
+        subscription: the caller's name for it, unique among its own.
+        file: the file to follow.
+        after: a position of that file, `start` (of the present generation) or `now`.
+        window: bytes that may be in flight before the subscriber grants more.
+        incarnation: the incarnation of `after`; for another one the events start over with
+            `reset`.
+        pace_ms: shortest time between two `records` events after `live`, unless a block is full or
+            another event follows; lines of the meantime are sent together.
+    """
 
     subscription: Key
     file: FileName = "context"
@@ -431,6 +603,17 @@ class Gc(Command, frozen=True, kw_only=True):
     """Remove past generations, expired trash and what the rules of retention name.
 
     Only the kinds that the fields name are removed.
+
+    Attributes:
+        prefix: only sessions whose id begins with this.
+        dry_run: only report the files that would be removed.
+        generations_older_s: generations that were replaced longer ago than this.
+        keep_generations: all but this many of the newest; with `generations_older_s` only
+            generations that fulfil both.
+        with_lineage: also generations with checkpoints from before a compaction.
+        trash: deleted sessions that have expired.
+        retention: what the rules of `[retention]` in the configuration name: generations, trash,
+            and cold sessions, which go to the trash.
     """
 
     prefix: str = ""
@@ -449,7 +632,13 @@ class Clients(Command, frozen=True, kw_only=True):
 
 
 class Cluster(Command, frozen=True, kw_only=True):
-    """Report the cluster of the daemon: its hosts, its journal's servers, and who owns sessions."""
+    """Report the cluster of the daemon: its hosts, its journal's servers, and who owns sessions.
+
+    Attributes:
+        prefix: only sessions whose id begins with this.
+        after: only sessions after this id.
+        limit: the number of sessions in the reply; 0 for none, which asks the servers less.
+    """
 
     prefix: str = ""
     after: str | None = None
@@ -457,7 +646,11 @@ class Cluster(Command, frozen=True, kw_only=True):
 
 
 class HandOver(SessionCommand, frozen=True, kw_only=True):
-    """Give a session to another daemon of the cluster; that has its files before the reply."""
+    """Give a session to another daemon of the cluster; that has its files before the reply.
+
+    Attributes:
+        host: the identity of the other daemon's root, or its endpoint.
+    """
 
     host: str
 

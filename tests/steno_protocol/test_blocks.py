@@ -7,21 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol import blocks, limits
-from steno_protocol.blocks import read_block, seek
+from steno_protocol.blocks import read_block, read_lines, seek, split_lines
 from steno_protocol.errors import BadRequest
 
 
 @dataclass(slots=True)
 class Bytes:
-    """A view of bytes in memory."""
+    """A view of bytes in memory, which counts the reads."""
 
     data: bytes
+    reads: int = 0
 
     @property
     def size(self) -> int:
         return len(self.data)
 
     def read(self, size: int, offset: int) -> bytes:
+        self.reads += 1
         return self.data[offset : offset + size]
 
     def release(self) -> None: ...
@@ -65,6 +67,26 @@ def test_a_block_ends_before_the_line_that_it_is_to_end_at(
 
     assert block.next <= max(until, block.first)
     assert block.data == b"".join(lines[block.first : block.next])
+
+
+@given(LINES, st.integers(0, 9), st.none() | st.integers(0, 30), st.integers(1, 60))
+def test_lines_are_those_of_the_block(
+    lines: list[bytes], first: int, until: int | None, bytes_max: int
+) -> None:
+    view = Bytes(b"".join(lines))
+    line, offset = seek(view, first)
+    block = read_block(view, line, offset, bytes_max, until)
+    found, found_lines = read_lines(view, line, offset, bytes_max, until)
+
+    assert found_lines == split_lines(block.data)
+    assert (found.first, found.next, found.offset) == (block.first, block.next, block.offset)
+
+
+def test_lines_before_an_end_are_read_once() -> None:
+    view = Bytes(b"one\ntwo\nthree\n")
+
+    assert read_lines(view, 1, 4, 100, until=2)[1] == [b"two\n"]
+    assert view.reads == 1
 
 
 def test_one_line_of_any_length_is_returned() -> None:
