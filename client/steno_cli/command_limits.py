@@ -19,7 +19,7 @@ VERIFY_TIMEOUT_S: Final = 3600.0
 VERIFICATIONS_AHEAD_MAX: Final = 4
 """Sessions whose check was asked for: the daemon checks two at a time, and has the next ones."""
 
-JOINS_AHEAD_MAX: Final = 8
+JOINS_AHEAD_MAX: Final = 32
 """Sessions whose joining was asked for: each one waits for the servers several times."""
 
 CALLS_READ_BYTES_MAX: Final = RECORD_BYTES_MAX

@@ -73,7 +73,7 @@ SETUP_POLL_S: Final = 0.02
 READ_S: Final = 10.0
 """Time without a new message after which reading fails: a replica that lags catches up earlier."""
 
-READ_BATCH_MESSAGES: Final = 256
+READ_BATCH_MESSAGES: Final = 2048
 """Messages of a folder that are requested at a time."""
 
 READ_BATCH_BYTES: Final = 4 * MIB
@@ -109,6 +109,9 @@ JOURNAL_MARK_BYTES: Final = 8 * MIB
 
 MIRROR_HANDLES_MAX: Final = 32
 """Files that are open at a time while a mirror is made."""
+
+APPENDS_TOGETHER_MAX: Final = 16
+"""Appends that a mirror writes together, each of `JOURNAL_DATA_BYTES_MAX` bytes at most."""
 
 FOLDERS_OWNED_MAX: Final = 4096
 """Folders whose manifests are kept in memory; more are kept only while they are in use."""

@@ -8,6 +8,7 @@ session's own, such as lines that were acknowledged as `written`.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, groupby, islice
 from typing import Final, assert_never
 
 import msgspec
@@ -305,9 +306,8 @@ class Mirror:
                     rests[number] = self._cut(name, base.files[number].size)
                     files.add(number, name)
                 known = {files.inode(number): number for number in there}
-                for entries in changes:
-                    for entry in entries:
-                        files.apply(entry)
+                for entry in _joined(chain.from_iterable(changes)):
+                    files.apply(entry)
                 for number, rest in rests.items():
                     size = base.files[number].size
                     # Mostly the journal has brought the same bytes again.
@@ -414,6 +414,20 @@ def _keep_aside(disk: Disk, folder: int, name: str, inode: int) -> None:
         disk.fsync(quarantined)
     finally:
         disk.close(quarantined)
+
+
+def _joined(entries: Iterable[AnyEntry | None]) -> Iterator[AnyEntry | None]:
+    """Join appends that follow one another in a file.
+
+    Each write lets another thread have the interpreter, and a session may be many small records.
+    """
+    for file, run in groupby(entries, lambda each: each.file if type(each) is Append else None):
+        if file is None:
+            yield from run
+            continue
+        while part := [each for each in islice(run, limits.APPENDS_TOGETHER_MAX) if each]:
+            data = b"".join(each.data for each in part if isinstance(each, Append))
+            yield msgspec.structs.replace(part[0], data=data)
 
 
 class _Files:

@@ -28,6 +28,7 @@ from steno_system.private_files import read_private
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
 from stenod_cluster.options import ReplicationOptions
+from stenod_cluster.wire import header_lines
 
 T = TypeVar("T")
 
@@ -100,6 +101,15 @@ class _Answers:
         """There will be no more."""
         if not self.all.done():
             self.all.set_result(None)
+
+
+class _Client(Client):
+    """The library's client, which looks at each character of each header's name by itself.
+
+    That takes a third of the time of a long session's messages.
+    """
+
+    _parse_header_lines = staticmethod(header_lines)
 
 
 class Connection:
@@ -381,7 +391,7 @@ class Connection:
         for server in random.sample(self._servers, len(self._servers)):
             if self._is_closed:
                 return
-            client = Client()
+            client = _Client()
             try:
                 # Name, TLS and greeting each take a part of it.
                 async with asyncio.timeout(2 * limits.CONNECT_S):
@@ -399,7 +409,7 @@ class Connection:
 
     async def _is_joined(self, server: str, name: str) -> bool:
         """Connect to a server, and stay if it has this name."""
-        client = Client()
+        client = _Client()
         is_joined = False
         try:
             with suppress(OSError, nats.errors.Error, TimeoutError):

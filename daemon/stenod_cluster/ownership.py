@@ -663,11 +663,17 @@ class Ownership:
             self._folders[folder.path] = folder
             self._folders.move_to_end(folder.path)
             surplus = len(self._folders) - limits.FOLDERS_OWNED_MAX
-            idle = [each for each in self._folders.values() if not each.handles]
-            for each in idle[: max(0, surplus)]:
-                if each is not folder and (each.is_published or each.lost is not None):
-                    self.save_mark(each)
-                    del self._folders[each.path]
+            if surplus > 0:
+                idle = (each for each in self._folders.values() if _is_idle(each))
+                for each in list(itertools.islice(idle, surplus)):
+                    if each is not folder:
+                        self.save_mark(each)
+                        del self._folders[each.path]
+
+
+def _is_idle(folder: OwnedFolder) -> bool:
+    """Whether nothing is lost if a folder is forgotten."""
+    return not folder.handles and (folder.is_published or folder.lost is not None)
 
 
 def _is_of_other(name: Message | None, known: OwnedFolder) -> TypeGuard[Message]:

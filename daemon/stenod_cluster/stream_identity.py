@@ -75,6 +75,9 @@ class StreamIdentity:
         self.is_old_copy = False
         self.is_joining = False
         self._is_serving = False
+        # The question for the time of creation that was sent, and the one that comes behind it.
+        self._asked: asyncio.Task[str] | None = None
+        self._next: asyncio.Task[str] | None = None
         self._connection = connection
         self._options = options
         self._trust = trust
@@ -126,10 +129,20 @@ class StreamIdentity:
             ForeignStream: it did not.
             OSError: nobody says so.
         """
-        found = await api(self._connection, "STREAM.INFO", self._name, {}, limits.MONITOR_S)
-        if found["created"] != self.created:
+        # One answer is enough for all messages that were stored before the question was sent.
+        if self._next is None:
+            self._next = asyncio.create_task(self._created_behind(self._asked))
+        if await asyncio.shield(self._next) != self.created:
             await self._remove(sequence, count)
             raise other_stream(self._name)
+
+    async def _created_behind(self, asked: "asyncio.Task[str] | None") -> str:
+        """Ask when the stream was created, once the question before has its answer."""
+        if asked is not None:
+            await asyncio.wait([asked])
+        self._asked, self._next = self._next, None
+        found = await api(self._connection, "STREAM.INFO", self._name, {}, limits.MONITOR_S)
+        return str(found["created"])
 
     async def refuse_old_copy(self, sequence: int, count: int, before: int) -> NoReturn:
         """Remove messages that have sequences which others had already.

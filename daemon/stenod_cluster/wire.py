@@ -60,7 +60,12 @@ def batch_headers(batch: Sequence[Publication], message_id: str) -> list[dict[st
 
 def headers_in(data: bytes) -> dict[str, str]:
     """Returns the headers of a message as a server stores them."""
-    lines = data.decode(errors="surrogateescape").split("\r\n")[1:]
+    return header_lines(data.partition(b"\r\n")[2])
+
+
+def header_lines(raw: bytes) -> dict[str, str]:
+    """Returns the headers of lines."""
+    lines = raw.decode(errors="surrogateescape").split("\r\n")
     pairs = (line.partition(":") for line in lines if line)
     return {name: value.strip() for name, _, value in pairs}
 

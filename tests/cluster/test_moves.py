@@ -329,6 +329,20 @@ def test_a_copy_follows_the_name_of_its_session_before_it_is_asked_for(
 
 
 @pytest.mark.parametrize("dead_s", [2.5])
+@pytest.mark.parametrize("end", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_hand_over_to_a_host_that_answers_no_more_is_refused_soon(
+    pair: Pair, end: signal.Signals
+) -> None:
+    write(pair.two, "s", "before")
+    two = next(each for each in pair.two.cluster().hosts if each.endpoint == pair.daemon.endpoint)
+    os.kill(pair.daemon.pid, end)
+    with pytest.raises(steno.NotFound, match="no living daemon"):
+        pair.two.hand_over("s", two.host)
+    write(pair.two, "s", "behind")
+    assert read(pair.two, "s") == ["before", "behind"]
+
+
+@pytest.mark.parametrize("dead_s", [2.5])
 @pytest.mark.parametrize("published", ["none", "all"])
 def test_a_rename_whose_daemon_was_killed_is_completed_by_another_one(
     pair: Pair, published: str

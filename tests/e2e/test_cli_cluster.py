@@ -54,7 +54,9 @@ class Cluster(ScriptedDaemon):
                 listed += [_entry(name, THERE.endpoint) for name in self.elsewhere]
                 return [(replies.Sessions(sessions=listed), None)]
             case commands.Stat():
-                return [(self._stat(command.session), None)]
+                return [(self._used(command.session, _stat_of(command.session)), None)]
+            case commands.Streams():
+                return [(self._used(command.session, replies.StreamList(streams=[])), None)]
             case _:
                 return None
 
@@ -77,7 +79,7 @@ class Cluster(ScriptedDaemon):
             sessions=tuple(found), more=len(names) > command.limit > 0, trouble=self.trouble,
         )  # fmt: skip
 
-    def _stat(self, session: str) -> replies.Reply:
+    def _used(self, session: str, reply: replies.Reply) -> replies.Reply:
         if session in self.refused:
             return replies.ErrorReply(
                 code=ErrorCode.STORAGE_FAILED, message="the stream is full", session=session
@@ -87,7 +89,7 @@ class Cluster(ScriptedDaemon):
                 code=ErrorCode.NOT_FOUND, message="there is no such session", session=session
             )
         self.owners.setdefault(session, HERE)
-        return _stat_of(session)
+        return reply
 
 
 def _stat_of(session: str, *, stale: bool = False) -> replies.SessionStat:
@@ -160,7 +162,7 @@ def test_joining_uses_each_session_that_the_cluster_lacks_and_may_be_repeated(
     assert _run(cluster, "cluster", "join", "--json") == 0
     done = json.loads(capsys.readouterr().out)
     assert done == {"joined": ["old-1", "old-2"], "there": 1, "left_out": []}
-    used = [each.session for each in cluster.requests if isinstance(each, commands.Stat)]
+    used = [each.session for each in cluster.requests if isinstance(each, commands.Streams)]
     assert used == ["old-1", "old-2"]
     assert _run(cluster, "cluster", "join") == 0
     assert "0 sessions joined, 3 were there already" in capsys.readouterr().err

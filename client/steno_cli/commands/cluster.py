@@ -34,14 +34,14 @@ from steno_cli.render.progress import Progress
 from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.wording import count, duration, number
-from steno_protocol.commands import Stat
+from steno_protocol.commands import Streams
 from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed, Unreachable
 from steno_protocol.replies import (
     ClusterHost,
     ClusterReport,
     ClusterSession,
     SessionEntry,
-    SessionStat,
+    StreamList,
 )
 
 _SHOWN: Final = 20
@@ -261,19 +261,21 @@ def join(options: Namespace, output: Output) -> int:
     with BlockingClient(link) as client:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)
-            before = _comparison(client, prefix)
+            here = [each.session for each in client.sessions(prefix) if _is_here(each)]
+            before = _comparison(client, prefix, here)
         # Of a session in a stream that lost messages, this root may have the newest files.
         used = [*before.missing, *(before.there if options.again else ())]
         failed: dict[str, str] = {}
-        asked = (Stat(session=session) for session in used)
-        joining = answers(link, asked, SessionStat, JOINS_AHEAD_MAX)
+        # Of all that makes the daemon own a session, the list of its streams reads the least.
+        asked = (Streams(session=session) for session in used)
+        joining = answers(link, asked, StreamList, JOINS_AHEAD_MAX)
         with Progress(output, "joining") as progress:
             for session in progress.over(used):
                 found = next(joining)
                 if isinstance(found, StenoError):
                     failed[session] = found.message
         with Progress(output, "comparing sessions"):
-            after = _comparison(client, prefix) if used else before
+            after = _comparison(client, prefix, here) if used else before
     joined = [session for session in before.missing if session in after.there]
     silent = dict.fromkeys(after.missing, "the daemon did not replicate it")
     still_failed = {each: why for each, why in failed.items() if each in {*silent, *before.there}}
@@ -282,8 +284,8 @@ def join(options: Namespace, output: Output) -> int:
     return Exit.FAILED if left_out else Exit.DONE
 
 
-def _comparison(client: BlockingClient, prefix: str) -> _Comparison:
-    """Compare the sessions of this root with those of the cluster.
+def _comparison(client: BlockingClient, prefix: str, here: Sequence[str]) -> _Comparison:
+    """Compare sessions of this root with those of the cluster.
 
     Raises:
         StorageFailed: the cluster's sessions could not be listed.
@@ -295,7 +297,6 @@ def _comparison(client: BlockingClient, prefix: str) -> _Comparison:
             " status`, and join again"
         )
     known = {each.session: each.trouble for each in report.sessions}
-    here = [each.session for each in client.sessions(prefix) if _is_here(each)]
     return _Comparison(
         there=[session for session in here if known.get(session) == ""],
         missing=[session for session in here if session not in known],

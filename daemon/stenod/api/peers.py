@@ -241,7 +241,7 @@ class Peer(msgspec.Struct, eq=False):
         requests: requests that it sent.
         dropped: messages to it that were dropped, because its queue was full or it was gone.
         is_req: True when its last message began with an empty frame, as a REQ socket's do.
-        slow_requests: ids of its requests that are being served beside the event loop.
+        slow_requests: the copies of each of its requests that is served beside the event loop.
         commands: its commands for a writer that have no answer yet.
         subscriptions: its subscriptions by their names.
         reading: limits the blocks that are read for it at a time.
@@ -263,7 +263,7 @@ class Peer(msgspec.Struct, eq=False):
     requests: int = 0
     dropped: int = 0
     is_req: bool = False
-    slow_requests: set[bytes] = msgspec.field(default_factory=set[bytes])
+    slow_requests: dict[bytes, int] = msgspec.field(default_factory=dict[bytes, int])
     commands: int = 0
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
     reading: anyio.Semaphore = msgspec.field(

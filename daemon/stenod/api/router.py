@@ -489,7 +489,8 @@ class Router:
     def _start(self, asker: _Asker, command: SlowCommand) -> None:
         slow_requests = asker.peer.slow_requests
         if asker.request_id in slow_requests:
-            # The client sent the request again while the first copy is served: one reply is enough.
+            # The client sent the request again while the first copy is served.
+            slow_requests[asker.request_id] += 1
             return
         if self._slow_count >= limits.READERS_MAX:
             raise Busy(f"the daemon is reading for {self._slow_count} requests: try again soon")
@@ -499,7 +500,7 @@ class Router:
                 " try again when some of them have their reply"
             )
         self._slow_count += 1
-        slow_requests.add(asker.request_id)
+        slow_requests[asker.request_id] = 1
         self._services.spawn(lambda: self._serve_in_task(asker, command))
 
     async def _serve_in_task(self, asker: _Asker, command: SlowCommand) -> None:
@@ -512,10 +513,13 @@ class Router:
             else:
                 await self._serve_slow(asker, command)
         except Exception as error:
-            asker.refuse(self._error_of(asker, command, error))
+            refusal = self._error_of(asker, command, error)
+            # One success is enough; a refusal is final once no other copy is under way.
+            for _ in range(asker.peer.slow_requests[asker.request_id]):
+                asker.refuse(refusal)
         finally:
             self._slow_count -= 1
-            asker.peer.slow_requests.discard(asker.request_id)
+            del asker.peer.slow_requests[asker.request_id]
             self.outbox.flush()
 
     def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:

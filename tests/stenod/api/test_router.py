@@ -349,6 +349,21 @@ async def test_one_connection_takes_no_more_than_its_share_of_the_reads(tmp_path
     assert len(refused) == 50
 
 
+async def test_each_copy_of_a_request_is_refused_and_all_get_one_success() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        for name, command in ((b"stat", Stat(session=SESSION)), (b"open", Open(session=SESSION))):
+            for _ in range(3):
+                daemon.handle(encode_request(name, command, ()))
+            await daemon.wait_for_answer(name)
+
+    # A client waits for the answers of copies that were not refused.
+    assert [each.code for each in daemon.answers[b"stat"] if isinstance(each, ErrorReply)] == [
+        "not_found"
+    ] * 3
+    assert len(daemon.answers[b"open"]) == 1
+
+
 async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_may_have() -> None:
     disk = SimulatedDisk()
     before = DaemonInProcess(disk)
