@@ -15,7 +15,9 @@ import steno
 from bench.lines import message
 from bench.measuring import Comparison
 from steno_protocol import limits, paths
+from steno_protocol.limits import KIB, MIB
 from support.foreground import ForegroundDaemon
+from support.resident import resident_bytes
 
 OPEN: Final = (100, 1000)
 """The number of open sessions at a measurement of memory."""
@@ -53,17 +55,17 @@ def _fill(root: Path, rest: Comparison) -> None:
     root.mkdir()
     (root / paths.CONFIG).write_text(f"[life]\nsessions_open = {max(OPEN)}\n")
     with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
-        empty_kib = _resident_kib(daemon.pid)
-        rest.add("no open session", {"mib": empty_kib / 1024, "handles": _handles(daemon.pid)})
+        empty = resident_bytes(daemon.pid)
+        rest.add("no open session", {"mib": empty / MIB, "handles": handles(daemon.pid)})
         opened = 0
         for wanted in OPEN:
             _open(client, range(opened, wanted))
             opened = wanted
-            resident_kib = _resident_kib(daemon.pid)
+            resident = resident_bytes(daemon.pid)
             figures = {
-                "mib": resident_kib / 1024,
-                "kib_a_session": (resident_kib - empty_kib) / wanted,
-                "handles": _handles(daemon.pid),
+                "mib": resident / MIB,
+                "kib_a_session": (resident - empty) / KIB / wanted,
+                "handles": handles(daemon.pid),
             }
             rest.add(f"{wanted:,} open sessions", figures)
 
@@ -113,22 +115,15 @@ def _let_pass(seconds: float) -> None:
 
 def _turns(pid: int) -> Turns:
     threads = list(Path(f"/proc/{pid}/task").iterdir())
-    wake_ups = sum(_told(thread / "status", "voluntary_ctxt_switches") for thread in threads)
+    wake_ups = sum(_sleeps(thread / "status") for thread in threads)
     ran_ns = sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
     return Turns(wake_ups, ran_ns / 1e6)
 
 
-def _resident_kib(pid: int) -> int:
-    return _told(Path(f"/proc/{pid}/status"), "VmRSS")
-
-
-def _handles(pid: int) -> int:
+def handles(pid: int) -> int:
+    """The open files of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def _told(file: Path, name: str) -> int:
-    for line in file.read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return int(value.split()[0])
-    raise AssertionError(f"the kernel reports no {name} in {file}")
+def _sleeps(status: Path) -> int:
+    return int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Final
 
 import steno
 from bench.lines import message
-from bench.measuring import Comparison, percentile
+from bench.measuring import Comparison, latencies_us, percentile
 from support.foreground import ForegroundDaemon
 
 EXTRA_MS: Final = (0, 1, 10)
@@ -49,19 +48,13 @@ def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Co
 
 def _values(own: steno.BlockingSession, read: steno.BlockingSession) -> dict[str, float]:
     line = message(1)
-    appends = sorted(_took_us(lambda: own.append_message(line)) for _ in range(ACTIONS))
-    reads = sorted(_took_us(lambda: list(read.lines())) for _ in range(ACTIONS))
+    appends = sorted(latencies_us(ACTIONS, lambda: own.append_message(line)))
+    reads = sorted(latencies_us(ACTIONS, lambda: list(read.lines())))
     return {
         "append_p50_us": percentile(appends, 0.5),
         "append_p99_us": percentile(appends, 0.99),
         "read_p50_us": percentile(reads, 0.5),
     }
-
-
-def _took_us(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return (time.perf_counter() - start) * 1e6
 
 
 @contextmanager

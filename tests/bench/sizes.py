@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from bench.idle import _handles, _resident_kib
+from bench.idle import handles
 from bench.lines import message
 from bench.measuring import Comparison
 from steno_protocol import paths
 from steno_protocol.commands import List
+from steno_protocol.limits import KIB, MIB
 from steno_protocol.replies import Sessions
 from support.foreground import ForegroundDaemon
+from support.resident import resident_bytes
 
 SESSIONS: Final = (10, 1000, 10_000)
 RECORDS: Final = 20
@@ -53,9 +55,9 @@ def _measured(root: Path, sessions: int) -> dict[str, float]:
             list(pool.map(partial(_fill, root), shares))
         filled_s = time.perf_counter() - before
         figures = {
-            "mib": _resident_kib(daemon.pid) / 1024,
-            "handles": float(_handles(daemon.pid)),
-            "disk_kib_a_session": _disk_bytes(root / paths.SESSIONS) / 1024 / sessions,
+            "mib": resident_bytes(daemon.pid) / MIB,
+            "handles": float(handles(daemon.pid)),
+            "disk_kib_a_session": _disk_bytes(root / paths.SESSIONS) / KIB / sessions,
             "sessions_a_s": sessions / filled_s,
         }
         with steno.connect_sync(root, spawn=False) as client:

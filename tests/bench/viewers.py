@@ -24,6 +24,7 @@ from support.browser import ViewerPage, chromium, program
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.pacing import wait_until
+from support.resident import resident_bytes
 from support.viewer import RunningViewer, viewing
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _follow(daemon: ForegroundDaemon, session: str, pace_ms: int | None) -> dict
         opened = client.open(session, follow=False)
         if pace_ms is not None:
             lines = SECONDS * RECORDS_PER_S
-            command = [sys.executable, "-m", "bench.follower", daemon.endpoint, session, "1",
+            command = [sys.executable, "-m", "bench.followers", daemon.endpoint, session, "1",
                        str(lines), str(pace_ms)]  # fmt: skip
             follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             stack.enter_context(follower)
@@ -141,7 +142,7 @@ def _view(
             page.page.evaluate(_WATCH)
             watching.append(page)
         values, acked_s = _timed_write(daemon, opened, is_apart=is_apart)
-        values["viewer_mb"] = _resident_mb(viewer.process.pid)
+        values["viewer_mb"] = resident_bytes(viewer.process.pid) / 1e6
         delays_ms = [] if is_apart else _delays_ms(watching, acked_s)
     if delays_ms:
         values["page_p50_ms"] = percentile(delays_ms, 0.5)
@@ -248,8 +249,3 @@ def _is_descendant(pid: int, parents: dict[int, int]) -> bool:
         if pid == os.getpid():
             return True
     return False
-
-
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1000

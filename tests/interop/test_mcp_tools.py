@@ -21,6 +21,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
 @pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """The server is a process with a loop of its own: that of its peer changes nothing there."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
 async def agent(shared_root: Path, anyio_backend: str) -> AsyncIterator[Any]:
     """One host for the tests of this module, which leave each other's sessions alone."""
     async with hosting(shared_root) as client:
