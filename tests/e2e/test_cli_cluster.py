@@ -286,8 +286,7 @@ def test_the_files_are_written_once(root: Path, tmp_path: Path) -> None:
     )
 
 
-def test_replicated_is_refused_without_a_cluster(root: Path) -> None:
-    steno = Steno(root)
+def test_replicated_is_refused_without_a_cluster(steno: Steno) -> None:
     assert steno("open", "demo").code == 0
     ran = steno("append", "demo", "hi", "--durability", "replicated", "--json")
     assert ran.error["code"] == "bad_request"
