@@ -233,20 +233,19 @@ def test_export_and_import_in_turn_change_nothing_more(
 
 
 def test_an_export_from_another_machine_has_lines_and_title_only(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steno = _told(root)
     (root / "sessions" / "demo" / "uploads").mkdir()
     assert steno("clear", "demo").code == 0
     copy = tmp_path / "copy"
-    monkeypatch.setenv("STENO_HOME", str(root))
     monkeypatch.setattr(kimi_folder, "local_root", lambda _client: None)
-    assert command("export", "demo", "--format", "kimi", "-o", str(copy)) == 0
+    ran = steno("export", "demo", "--format", "kimi", "-o", str(copy))
+    assert (ran.code, "run the export there for uploads" in ran.err) == (0, True)
     assert names_in(copy) == ["context.jsonl", "context_1.jsonl", "state.json", "wire.jsonl"]
     assert json.loads((copy / "state.json").read_text()) == {
         "version": 1, "custom_title": "A title", "title_generated": True, "labels": ["red"],
     }  # fmt: skip
-    assert "run the export there for uploads" in capfd.readouterr().err
 
 
 def test_a_session_without_events_and_state_is_exported_without_them(
@@ -549,26 +548,24 @@ def test_a_second_import_at_the_same_time_is_refused(
 
 
 def test_a_copy_that_fails_leaves_no_session(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    root: Path, steno: Steno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
-    monkeypatch.setenv("STENO_HOME", str(root))
 
     def full(_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(session_folders, "sync_folder", full)
-    assert command("import", str(tmp_path), "demo") == 1
-    assert "No space left on device" in capfd.readouterr().err
+    ran = steno("import", str(tmp_path), "demo")
+    assert (ran.code, "No space left on device" in ran.err) == (1, True)
     assert not (root / "sessions" / "demo").exists()
     assert names_in(root / "sessions" / ".imports") == []
 
 
 def test_a_repeated_import_syncs_every_folder_on_the_path(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, steno: Steno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
-    monkeypatch.setenv("STENO_HOME", str(root))
     synced: list[Path] = []
 
     def record(path: Path) -> None:
@@ -577,25 +574,18 @@ def test_a_repeated_import_syncs_every_folder_on_the_path(
 
     monkeypatch.setattr(taking_in, "sync_folder", record)
     above = {root, root / "sessions", root / "sessions" / "team"}
-    assert command("import", str(tmp_path), "team/demo") == 0
+    assert steno("import", str(tmp_path), "team/demo").code == 0
     synced.clear()
     # The daemon may have been killed between the move and its sync.
-    assert command("import", str(tmp_path), "team/demo") == 0
+    assert steno("import", str(tmp_path), "team/demo").code == 0
     assert set(synced) == above
 
 
-def command(*arguments: str) -> int:
-    from steno_cli.entry import main
-
-    return main(arguments)
-
-
 def test_a_session_rewritten_during_the_copy_is_not_imported(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    root: Path, steno: Steno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = tmp_path / "context.jsonl"
     context.write_text('{"role":"user","content":"x"}\n')
-    monkeypatch.setenv("STENO_HOME", str(root))
     copy = taking_in.copy_session
 
     def copy_while_rewritten(*arguments: object) -> None:
@@ -604,8 +594,8 @@ def test_a_session_rewritten_during_the_copy_is_not_imported(
         context.write_text("")
 
     monkeypatch.setattr(taking_in, "copy_session", copy_while_rewritten)
-    assert command("import", str(tmp_path), "demo") == 1
-    assert "was rewritten while it was copied" in capfd.readouterr().err
+    ran = steno("import", str(tmp_path), "demo")
+    assert (ran.code, "was rewritten while it was copied" in ran.err) == (1, True)
     assert not (root / "sessions" / "demo").exists()
 
 
