@@ -370,6 +370,20 @@ def test_the_blocking_client_compacts_as_the_async_one_does(root: Path) -> None:
         assert session.compact(summarize, preserve=9) is None
 
 
+def test_a_repeat_by_the_blocking_client_releases_the_lease(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message([message(f"{number}") for number in range(9)])
+        for is_repeat in (False, True):
+            texts = ["more notes", "notes"]
+            done = session.compact(lambda _, texts=texts: texts.pop(), key="k1")
+            assert done is not None
+            found = (done.ack.duplicate, done.summary, done.tokens, done.messages)
+            assert found == (is_repeat, "notes", 1, 7)
+            assert len(texts) == 1 + is_repeat
+        assert session.compact(lambda _: "more notes") is not None
+
+
 def test_a_failing_blocking_model_releases_the_lease_without_a_change(root: Path) -> None:
     def interrupted(_: object) -> str:
         raise KeyboardInterrupt

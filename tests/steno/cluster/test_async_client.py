@@ -88,7 +88,7 @@ async def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -
     await anyio.to_thread.run_sync(cluster.kill, 1)
     async with connected(cluster, timeout=DEADLINE_S) as client:
         with pytest.raises(steno.Held, match="named as the session's owner") as refused:
-            await client.open("demo")
+            await client.stat("demo")
     assert refused.value.endpoint == cluster.members[1].endpoint
     assert cluster.members[1].endpoint in refused.value.message
 
