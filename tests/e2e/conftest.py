@@ -1,9 +1,14 @@
 """Fixtures of tests with whole processes."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
+from steno import Client, Session, connect
 from steno._connect import spawn
 from support import warm_daemon
+from support.command import Steno
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +33,22 @@ def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.node.get_closest_marker("forked") is None:
         monkeypatch.setattr(spawn, "subprocess", warm_daemon.Subprocess)
         monkeypatch.setenv(warm_daemon.ADDRESS, warm_daemon.address())
+
+
+@pytest.fixture
+def steno(root: Path) -> Steno:
+    """The command on the root."""
+    return Steno(root)
+
+
+@pytest.fixture
+async def client(root: Path) -> AsyncIterator[Client]:
+    """An async client of the root."""
+    async with connect(root) as client:
+        yield client
+
+
+@pytest.fixture
+async def session(client: Client) -> Session:
+    """The session `demo`, followed by an async client."""
+    return await client.open("demo")

@@ -64,8 +64,7 @@ def test_text_appends_records_as_a_text(root: Path) -> None:
     assert contents(root) == [(RECORD + RECORD).rstrip()]
 
 
-def test_a_text_goes_to_the_session_whose_id_begins_so(root: Path) -> None:
-    steno = Steno(root)
+def test_a_text_goes_to_the_session_whose_id_begins_so(root: Path, steno: Steno) -> None:
     assert steno("append", "0d2d43d1-803e-7a90-8000-3d1c5e9b7a11", "one").code == 0
     shown = steno("sessions").out.split()[0]
     assert steno("append", shown, "--text", stdin="two").code == 0
@@ -151,8 +150,7 @@ def test_a_refused_control_record_names_its_line(root: Path) -> None:
     assert "--from-line 3" in ran.err
 
 
-def test_append_after_its_session_is_deleted_makes_no_other_one(root: Path) -> None:
-    steno = Steno(root)
+def test_append_after_its_session_is_deleted_makes_no_other_one(root: Path, steno: Steno) -> None:
     with subprocess.Popen(
         steno.words("append", "demo"), env=steno.environment,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

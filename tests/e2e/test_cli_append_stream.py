@@ -66,9 +66,8 @@ def test_more_lines_than_a_batch_are_acknowledged_each_in_order(root: Path) -> N
 
 
 def test_nothing_is_stored_after_a_refused_line_and_the_remedy_goes_on(
-    root: Path, tmp_path: Path
+    root: Path, steno: Steno, tmp_path: Path
 ) -> None:
-    steno = Steno(root)
     texts = [str(number) for number in range(1000)]
     path = tmp_path / "my turns.jsonl"
     path.write_text(lines_of(*texts[:300]) + '{"role":"nobody"}\n' + lines_of(*texts[301:]))
@@ -175,8 +174,7 @@ def test_a_line_that_is_too_long_is_named_after_those_before_it(root: Path) -> N
     assert texts_in(root) == ["a", "b"]
 
 
-def test_an_expected_head_holds_for_every_line(root: Path) -> None:
-    steno = Steno(root)
+def test_an_expected_head_holds_for_every_line(root: Path, steno: Steno) -> None:
     assert steno("append", "demo", "--expect", "0:0", stdin=lines_of("a", "b", "c")).code == 0
     ran = steno("append", "demo", "--expect", "0:2", stdin=lines_of("d", "e"))
     assert (ran.code, ran.out) == (3, "")
@@ -241,9 +239,8 @@ def test_an_interrupt_at_full_speed_names_the_first_line_that_is_not_stored(root
     assert stored == texts[: int(found[1]) - 1]
 
 
-def test_a_reached_quota_ends_the_stream_at_its_line(root: Path) -> None:
+def test_a_reached_quota_ends_the_stream_at_its_line(root: Path, steno: Steno) -> None:
     (root / "config.toml").write_text("[disk]\nsession_bytes = 32768\n")
-    steno = Steno(root)
     texts = [f"{number} {'x' * 100}" for number in range(500)]
     ran = steno("append", "demo", stdin=lines_of(*texts))
     assert ran.code == 1
@@ -253,10 +250,9 @@ def test_a_reached_quota_ends_the_stream_at_its_line(root: Path) -> None:
     assert f"line {len(stored) + 1} of stdin was not acknowledged" in ran.err
 
 
-def test_a_stream_into_a_session_without_keys_survives_a_restart(root: Path) -> None:
+def test_a_stream_into_a_session_without_keys_survives_a_restart(root: Path, steno: Steno) -> None:
     with connect_sync(root) as client:
         client.open("demo", stamp=False, follow=False)
-    steno = Steno(root)
     with begin(steno) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -271,8 +267,9 @@ def test_a_stream_into_a_session_without_keys_survives_a_restart(root: Path) -> 
     assert texts_in(root) == ["1", "2", "3", "4", "5"]
 
 
-def test_from_line_skips_lines_and_keeps_their_numbers_in_the_keys(root: Path) -> None:
-    steno = Steno(root)
+def test_from_line_skips_lines_and_keeps_their_numbers_in_the_keys(
+    root: Path, steno: Steno
+) -> None:
     ran = steno("append", "demo", "--key", "k", "--from-line", "2", stdin=lines_of("a", "b", "c"))
     assert ran.code == 0
     assert contents_in(root, "demo") == {"b": 1, "c": 1}
@@ -314,8 +311,9 @@ def test_bytes_in_flight_are_bounded(root: Path) -> None:
         link.close()
 
 
-def test_a_reader_that_goes_away_gets_the_command_that_goes_on(root: Path, tmp_path: Path) -> None:
-    steno = Steno(root)
+def test_a_reader_that_goes_away_gets_the_command_that_goes_on(
+    root: Path, steno: Steno, tmp_path: Path
+) -> None:
     texts = [str(number) for number in range(6000)]
     path = tmp_path / "turns.jsonl"
     path.write_text(lines_of(*texts))
@@ -361,8 +359,9 @@ def test_an_empty_batch_says_what_to_give(root: Path, words: list[str]) -> None:
     assert "stdin held no record, and nothing was appended: give one JSON object a line" in ran.err
 
 
-def test_a_full_stdout_gets_the_command_that_goes_on(root: Path, tmp_path: Path) -> None:
-    steno = Steno(root)
+def test_a_full_stdout_gets_the_command_that_goes_on(
+    root: Path, steno: Steno, tmp_path: Path
+) -> None:
     texts = [str(number) for number in range(600)]
     path = tmp_path / "turns.jsonl"
     path.write_text(lines_of(*texts))

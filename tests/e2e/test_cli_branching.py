@@ -146,11 +146,6 @@ def test_undo_of_a_state_that_is_not_the_last_one_is_a_conflict(steno: Steno) ->
     assert messages_of(steno, "demo") == ["turn 0", "turn 1", "turn 2"]
 
 
-def test_the_options_of_an_undo_go_with_what_it_does(steno: Steno) -> None:
-    assert steno("undo", "demo", "--title", "other").code == 2
-    assert steno("undo", "demo", "--to", "new", "--why", "wrong").code == 2
-
-
 def test_a_revert_takes_the_position_of_a_line(steno: Steno) -> None:
     assert steno("revert", "demo", "0:4").code == 0
     assert messages_of(steno, "demo") == ["turn 0", "turn 1"]

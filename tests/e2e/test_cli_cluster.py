@@ -1,17 +1,16 @@
 """`steno cluster` with a daemon that reports a cluster by a script."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from steno_cli.entry import main
 from steno_protocol import commands, replies
 from steno_protocol.errors import ErrorCode
 from steno_protocol.messages import Request
-from support.command import Steno
+from support.command import Ran, Steno
 from support.scripted_daemon import Answers, ScriptedDaemon
 
 HERE = replies.ClusterHost(host="aa11", endpoint="ipc:///a", heard_s=0.0, alive=True)
@@ -113,18 +112,16 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield daemon
 
 
-def _run(cluster: Cluster, *words: str) -> int:
-    return main(["--endpoint", cluster.endpoint, *words])
+@pytest.fixture
+def run(root: Path, cluster: Cluster) -> Callable[..., Ran]:
+    """The command at the scripted daemon."""
+    return partial(Steno(root), "--endpoint", cluster.endpoint)
 
 
-def test_the_status_lists_sessions_up_to_a_limit(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_lists_sessions_up_to_a_limit(cluster: Cluster, run: Callable[..., Ran]) -> None:
     cluster.owners = {f"s-{number:02}": HERE for number in range(30)}
-    assert _run(cluster, "cluster", "status") == 0
-    assert capsys.readouterr().out.count("s-") == 20
-    assert _run(cluster, "cluster", "status", "-n", "2", "s-1", "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    assert run("cluster", "status").out.count("s-") == 20
+    shown = run("cluster", "status", "-n", "2", "s-1", "--json").document
     assert [each["session"] for each in shown["sessions"]] == ["s-10", "s-11"]
     assert shown["more"] is True
     assert [host["host"] for host in shown["hosts"]] == ["aa11", "bb22"]
@@ -132,83 +129,79 @@ def test_the_status_lists_sessions_up_to_a_limit(
 
 @pytest.mark.parametrize("words", [["status"], ["move", "demo", "bb22"], ["join"]])
 def test_a_daemon_without_a_cluster_is_refused_with_what_to_do(
-    cluster: Cluster, words: list[str], capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran], words: list[str]
 ) -> None:
     cluster.has_cluster = False
-    assert _run(cluster, "cluster", *words) == 1
-    assert "`steno cluster config` prints one" in capsys.readouterr().err
+    ran = run("cluster", *words)
+    assert (ran.code, "`steno cluster config` prints one" in ran.err) == (1, True)
 
 
-def test_a_session_moves_once(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(cluster, "cluster", "move", "demo", "bb", "--json") == 0
-    moved = json.loads(capsys.readouterr().out)
+def test_a_session_moves_once(cluster: Cluster, run: Callable[..., Ran]) -> None:
+    moved = run("cluster", "move", "demo", "bb", "--json").document
     assert (moved["moved"], moved["from"], moved["to"]) == (True, "ipc:///a", "ipc:///b")
-    assert _run(cluster, "cluster", "move", "demo", "ipc:///b") == 0
-    assert "ipc:///b owns demo already" in capsys.readouterr().err
+    again = run("cluster", "move", "demo", "ipc:///b")
+    assert (again.code, "ipc:///b owns demo already" in again.err) == (0, True)
     asked = [each for each in cluster.requests if isinstance(each, commands.HandOver)]
     assert [(each.session, each.host) for each in asked] == [("demo", "bb22")]
 
 
-def test_a_session_that_is_nowhere_does_not_move(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run(cluster, "cluster", "move", "nothing", "bb22") == 4
-    assert "there is no such session" in capsys.readouterr().err
+def test_a_session_that_is_nowhere_does_not_move(run: Callable[..., Ran]) -> None:
+    ran = run("cluster", "move", "nothing", "bb22")
+    assert (ran.code, "there is no such session" in ran.err) == (4, True)
 
 
 def test_joining_uses_each_session_that_the_cluster_lacks_and_may_be_repeated(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran]
 ) -> None:
-    assert _run(cluster, "cluster", "join", "--json") == 0
-    done = json.loads(capsys.readouterr().out)
+    done = run("cluster", "join", "--json").document
     assert done == {"joined": ["old-1", "old-2"], "there": 1, "left_out": []}
     used = [each.session for each in cluster.requests if isinstance(each, commands.Streams)]
     assert used == ["old-1", "old-2"]
-    assert _run(cluster, "cluster", "join") == 0
-    assert "0 sessions joined, 3 were there already" in capsys.readouterr().err
+    again = run("cluster", "join")
+    assert (again.code, "0 sessions joined, 3 were there already" in again.err) == (0, True)
 
 
 def test_a_session_that_cannot_join_does_not_stop_the_others(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran]
 ) -> None:
     cluster.refused = {"old-1"}
-    assert _run(cluster, "cluster", "join") == 1
-    shown = capsys.readouterr().err
-    assert "old-1 did not join: the stream is full" in shown
-    assert "1 session joined" in shown
+    ran = run("cluster", "join")
+    assert ran.code == 1
+    assert "old-1 did not join: the stream is full" in ran.err
+    assert "1 session joined" in ran.err
 
 
 def test_a_session_in_trouble_is_named_and_does_not_stop_the_others(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran]
 ) -> None:
     cluster.troubles = {"demo": "rename it"}
-    assert _run(cluster, "cluster", "join", "--json") == 1
-    done = json.loads(capsys.readouterr().out)
-    assert (done["joined"], done["there"]) == (["old-1", "old-2"], 0)
-    assert done["left_out"] == [{"session": "demo", "why": "rename it"}]
-    assert _run(cluster, "cluster", "join") == 1
-    shown = capsys.readouterr().err
-    assert "demo did not join: rename it" in shown
-    assert "0 sessions joined, 2 were there already" in shown
+    ran = run("cluster", "join", "--json")
+    assert (ran.code, ran.document) == (1, {
+        "joined": ["old-1", "old-2"], "there": 0,
+        "left_out": [{"session": "demo", "why": "rename it"}],
+    })  # fmt: skip
+    again = run("cluster", "join")
+    assert again.code == 1
+    assert "demo did not join: rename it" in again.err
+    assert "0 sessions joined, 2 were there already" in again.err
 
 
 def test_sessions_of_other_hosts_were_not_there_already(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran]
 ) -> None:
     cluster.owners |= {"theirs": THERE, "kimi": THERE}
     cluster.elsewhere = ["theirs", "kimi"]
     cluster.troubles = {"theirs": "message 6 is not steno's"}
-    assert _run(cluster, "cluster", "join") == 0
-    assert "2 sessions joined, 1 were there already" in capsys.readouterr().err
+    ran = run("cluster", "join")
+    assert (ran.code, "2 sessions joined, 1 were there already" in ran.err) == (0, True)
 
 
 def test_nothing_joins_if_the_cluster_lists_no_sessions(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran]
 ) -> None:
     cluster.owners, cluster.trouble = {}, "no server is reached"
-    assert _run(cluster, "cluster", "join") == 1
-    shown = capsys.readouterr().err
-    assert "could not be listed: no server is reached" in shown
+    ran = run("cluster", "join")
+    assert (ran.code, "could not be listed: no server is reached" in ran.err) == (1, True)
     assert not any(isinstance(each, commands.Stat) for each in cluster.requests)
 
 
@@ -216,15 +209,15 @@ def test_nothing_joins_if_the_cluster_lists_no_sessions(
     "words", ["sessions", "stat demo", "show demo", "show demo --json", "read demo", "tail demo"]
 )
 def test_a_command_says_once_that_what_it_read_may_be_old(
-    tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+    root: Path, tmp_path: Path, words: str
 ) -> None:
     shown: list[str] = []
     for is_stale in (False, True):
         with ScriptedDaemon(tmp_path, partial(_read, is_stale)) as daemon:
-            assert main(["--endpoint", daemon.endpoint, *words.split()]) == 0
-        said = capsys.readouterr()
-        assert said.err.count("may be older than what other hosts have") == is_stale
-        shown.append(said.out)
+            ran = Steno(root)("--endpoint", daemon.endpoint, *words.split())
+        assert ran.code == 0
+        assert ran.err.count("may be older than what other hosts have") == is_stale
+        shown.append(ran.out)
     assert shown[0] == shown[1] != ""
 
 
@@ -251,7 +244,7 @@ def _read(is_stale: bool, request: Request) -> Answers | None:
 
 
 def test_the_state_of_the_daemon_names_its_cluster(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, run: Callable[..., Ran]
 ) -> None:
     status = replies.StatusReport(
         version="1", protocol=2, pid=1, root="/r", endpoint="ipc:///a", remote_endpoint=None,
@@ -265,13 +258,10 @@ def test_the_state_of_the_daemon_names_its_cluster(
         return [(status, None)] if is_status else answer(request)
 
     cluster.script = with_status
-    assert _run(cluster, "status") == 0
-    assert "cluster         team; replicated" in capsys.readouterr().out
-    assert _run(cluster, "status", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["cluster"]["cluster"] == "team"
+    assert "cluster         team; replicated" in run("status").out
+    assert run("status", "--json").document["cluster"]["cluster"] == "team"
     cluster.has_cluster = False
-    assert _run(cluster, "status", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["cluster"] is None
+    assert run("status", "--json").document["cluster"] is None
 
 
 def test_the_files_are_written_once(root: Path, tmp_path: Path) -> None:
@@ -288,8 +278,7 @@ def test_the_files_are_written_once(root: Path, tmp_path: Path) -> None:
     )
 
 
-def test_replicated_is_refused_without_a_cluster(root: Path) -> None:
-    steno = Steno(root)
+def test_replicated_is_refused_without_a_cluster(steno: Steno) -> None:
     assert steno("open", "demo").code == 0
     ran = steno("append", "demo", "hi", "--durability", "replicated", "--json")
     assert ran.error["code"] == "bad_request"

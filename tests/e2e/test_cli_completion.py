@@ -256,8 +256,7 @@ def test_tab_completes_in_an_interactive_shell(root: Path, tmp_path: Path, way: 
         terminal.type("\x15steno verify no\t", until="steno verify notes.jsonl ")
 
 
-def test_a_script_as_json_is_the_same_script(root: Path) -> None:
-    steno = Steno(root)
+def test_a_script_as_json_is_the_same_script(root: Path, steno: Steno) -> None:
     document = steno("completion", "bash", "--json").document
     assert document == {"shell": "bash", "script": steno("completion", "bash").out}
     assert [*root.iterdir()] == []

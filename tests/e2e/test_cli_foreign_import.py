@@ -14,12 +14,13 @@ from steno_agents.following import lines_of
 from steno_agents.kimi_code import KimiCode
 from steno_cli.entry import main
 from steno_follow import search
-from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
 from steno_follow.search import Found
 from steno_follow.source_tree import SourceTree
+from steno_protocol import limits
 from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 from support.agent_files import CLAUDE, CLAUDE_SESSION, claude_node, write_lines
 from support.command import Steno
+from support.daemon_in_thread import DaemonInThread
 
 pytestmark = pytest.mark.served
 
@@ -27,6 +28,12 @@ pytestmark = pytest.mark.served
 def kept_in(stream: Path) -> bytes:
     """The bytes of a file of another program that a stream has kept."""
     return b"".join(lines_of(line[:-1] for line in stream.read_bytes().splitlines(keepends=True)))
+
+
+@pytest.fixture
+def run(root: Path) -> Steno:
+    """The command on the root."""
+    return Steno(root)
 
 
 @pytest.fixture
@@ -45,9 +52,8 @@ def projects(tmp_path: Path) -> Path:
 
 
 def test_a_project_folder_becomes_sessions_that_every_command_reads(
-    root: Path, projects: Path
+    run: Steno, projects: Path
 ) -> None:
-    run = Steno(root)
     imported = run("import", str(projects))
     assert imported.code == 0
     assert imported.out.split() == [CLAUDE_SESSION, f"{CLAUDE_SESSION}/subagents/agent-7"]
@@ -63,12 +69,11 @@ def test_a_project_folder_becomes_sessions_that_every_command_reads(
 
 
 def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
-    root: Path, projects: Path
+    root: Path, run: Steno, projects: Path
 ) -> None:
     file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     before, torn = file.read_bytes(), b'{"type":"user","uuid":"half'
     file.write_bytes(before + torn)
-    run = Steno(root)
     imported = run("import", str(file), "till")
     assert imported.code == 0
     assert f"the last line of {file} ({len(torn)} bytes) has no end and is left out" in imported.err
@@ -77,8 +82,7 @@ def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
     assert kept_in(kept) == before
 
 
-def test_a_repeated_import_appends_what_was_added(root: Path, projects: Path) -> None:
-    run = Steno(root)
+def test_a_repeated_import_appends_what_was_added(root: Path, run: Steno, projects: Path) -> None:
     run("import", str(projects))
     again = run("import", str(projects))
     assert again.code == 0
@@ -109,9 +113,8 @@ def test_the_option_of_earlier_versions_is_refused_with_what_to_do(
 
 
 def test_a_rewritten_file_begins_its_session_anew_and_what_it_had_is_kept(
-    root: Path, projects: Path
+    root: Path, run: Steno, projects: Path
 ) -> None:
-    run = Steno(root)
     run("import", str(projects))
     file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     before = file.read_bytes()
@@ -135,8 +138,7 @@ def test_a_rewritten_file_begins_its_session_anew_and_what_it_had_is_kept(
     assert "It is mended." in run("show", CLAUDE_SESSION, "--generation", "0").out
 
 
-def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None:
-    run = Steno(root)
+def test_a_moved_file_stays_the_same_session(run: Steno, projects: Path) -> None:
     run("import", str(projects))
     (projects / "-srv-shop").rename(projects / "-srv-store")
     moved = run("import", str(projects), "--json")
@@ -150,8 +152,7 @@ def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None
     assert "and the lamp" in run("show", CLAUDE_SESSION).out
 
 
-def test_a_deleted_file_leaves_its_session_with_a_label(root: Path, projects: Path) -> None:
-    run = Steno(root)
+def test_a_deleted_file_leaves_its_session_with_a_label(run: Steno, projects: Path) -> None:
     run("import", str(projects))
     file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     content = file.read_bytes()
@@ -166,9 +167,8 @@ def test_a_deleted_file_leaves_its_session_with_a_label(root: Path, projects: Pa
 
 
 def test_another_copy_with_other_records_becomes_another_session(
-    root: Path, projects: Path
+    run: Steno, projects: Path
 ) -> None:
-    run = Steno(root)
     run("import", str(projects))
     copy = write_lines(projects.parent / "backup" / "-srv-shop" / f"{CLAUDE}.jsonl", [
         claude_node("1", None, "user", "Mend the door"),
@@ -180,8 +180,7 @@ def test_another_copy_with_other_records_becomes_another_session(
     assert "mended" in run("show", CLAUDE_SESSION).out
 
 
-def test_a_context_that_was_changed_in_steno_is_left_as_it_is(root: Path, projects: Path) -> None:
-    run = Steno(root)
+def test_a_context_that_was_changed_in_steno_is_left_as_it_is(run: Steno, projects: Path) -> None:
     run("import", str(projects))
     run("append", CLAUDE_SESSION, "a word of mine")
     file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
@@ -195,33 +194,13 @@ def test_a_context_that_was_changed_in_steno_is_left_as_it_is(root: Path, projec
     assert "and the lamp" in run("stream", CLAUDE_SESSION, "claude-code").out
 
 
-def test_rollouts_of_codex_become_sessions_named_by_their_ids(root: Path, tmp_path: Path) -> None:
-    def item(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-        return {"timestamp": "2026-01-02T03:04:05Z", "type": kind, "payload": payload}
-
-    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
-    day = tmp_path / "sessions" / "2026" / "01" / "02"
-    file = write_lines(day / f"rollout-2026-01-02T03-04-05-{CLAUDE}.jsonl", [
-        item("session_meta", {"id": CLAUDE, "cwd": "/srv"}), item("response_item", said),
-    ])  # fmt: skip
-    os.utime(file, (1_700_000_000, 1_700_000_000))
-    run = Steno(root)
-    assert run("import", str(tmp_path)).out.split() == [f"codex/{CLAUDE}"]
-    with steno.connect_sync(root, spawn=False) as client:
-        history = client.open(f"codex/{CLAUDE}").history
-        (entry,) = client.sessions()
-    assert [message["content"] for message in history] == ["hello"]
-    assert entry.title == "hello"
-
-
 def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
-    root: Path, tmp_path: Path
+    root: Path, run: Steno, tmp_path: Path
 ) -> None:
     cut = [{"type": "text", "text": "It is mended \ud83d", "\udc00": 1}]
     file = write_lines(tmp_path / "cut.jsonl", [
         claude_node("1", None, "user", "Mend the till"), claude_node("2", "1", "assistant", cut),
     ])  # fmt: skip
-    run = Steno(root)
     imported = run("import", str(file), "till")
     assert (imported.code, imported.err) == (0, "")
     assert "It is mended \N{REPLACEMENT CHARACTER}" in run("show", "till").out
@@ -230,14 +209,13 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
     assert kept_in(kept) == file.read_bytes()
 
 
-def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path) -> None:
+def test_an_import_names_the_lines_that_are_no_record(run: Steno, tmp_path: Path) -> None:
     bad = claude_node("2", "1", "assistant", "lost", cost=float("nan"))
     file = write_lines(
         tmp_path / "bad.jsonl", [claude_node("1", None, "user", "Mend the till"), bad]
     )
     with file.open("a") as more:
         more.write("\n \n")
-    run = Steno(root)
     imported = run("import", str(file), "one")
     assert imported.code == 0
     assert "1 line of one is no record, kept in its stream only" in imported.err
@@ -249,7 +227,7 @@ def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path
 
 
 def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
-    root: Path, tmp_path: Path
+    root: Path, run: Steno, tmp_path: Path
 ) -> None:
     def image(size: int) -> list[dict[str, Any]]:
         source = {"type": "base64", "media_type": "image/png", "data": "A" * size}
@@ -263,7 +241,6 @@ def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
         claude_node("2", "1", "assistant", "a dog"),
     ])  # fmt: skip
     assert f"{longer} (Claude Code): 2 records" in Steno(root)("verify", str(longer)).err
-    run = Steno(root)
     imported = run("import", str(tmp_path), "pictures")
     assert imported.code == 0
     folder = tmp_path.name
@@ -297,7 +274,7 @@ def test_a_transcript_of_any_number_of_records_is_imported_whole(
     assert texts == [f"m{each}" for each in range(count)]
 
 
-def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: Path) -> None:
+def test_the_last_record_decides_the_branch_that_is_shown(run: Steno, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "talk.jsonl", [
         claude_node("1", None, "user", "Mend the till"),
         claude_node("2", "1", "assistant", "Which one?"),
@@ -305,7 +282,6 @@ def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: 
         claude_node("4", "2", "user", "the right one"),
         claude_node("5", "3", "assistant", "It is mended."),
     ])  # fmt: skip
-    run = Steno(root)
     imported = run("import", str(file), "till")
     assert imported.code == 0
     assert (
@@ -322,9 +298,8 @@ def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: 
     assert run("append", "till", "and the door").code == 0
 
 
-def test_a_project_folder_is_imported_once_whatever_its_name(root: Path, projects: Path) -> None:
+def test_a_project_folder_is_imported_once_whatever_its_name(run: Steno, projects: Path) -> None:
     project = (projects / "-srv-shop").rename(projects / "shop")
-    run = Steno(root)
     ids = [f"claude-code/shop/{CLAUDE}", f"claude-code/shop/{CLAUDE}/subagents/agent-7"]
     for folder in (projects, project):
         imported = run("import", str(folder))
@@ -361,7 +336,13 @@ COPILOT = "ffa746f8-add2-4787-a4ad-cd8a3c5daa9f"
     ],
 )  # fmt: skip
 def test_a_session_of_each_program_is_imported_from_its_place(
-    root: Path, tmp_path: Path, place: str, session: str, beside: dict[str, str], title: str
+    root: Path,
+    run: Steno,
+    tmp_path: Path,
+    place: str,
+    session: str,
+    beside: dict[str, str],
+    title: str,
 ) -> None:
     file = tmp_path / place
     file.parent.mkdir(parents=True)
@@ -374,7 +355,6 @@ def test_a_session_of_each_program_is_imported_from_its_place(
     for name, text in beside.items():
         (file.parent / name).write_text(text)
     folder = Path(*Path(place).parts[:2])
-    run = Steno(root)
     imported = run("import", str(tmp_path / folder))
     assert (imported.code, imported.out) == (0, f"{session}\n")
     assert "1 line" in imported.err
@@ -388,13 +368,12 @@ def test_a_session_of_each_program_is_imported_from_its_place(
 
 
 def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
-    root: Path, tmp_path: Path
+    run: Steno, tmp_path: Path
 ) -> None:
     # Its messages have roles, as those of kimi-cli; its calls have none.
     record = {"type": "function_call", "sessionId": "cb_1", "name": "sweep", "arguments": {}}
     # kimi-cli names its old files in the same way.
     file = write_lines(tmp_path / "chats" / f"{CLAUDE}.jsonl", [record])
-    run = Steno(root)
     refused = run("import", str(file))
     assert (refused.code, refused.out) == (1, "")
     assert "it looks like a transcript of CodeBuddy, which steno cannot read" in refused.err
@@ -406,19 +385,17 @@ def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
     assert len(run("sessions", "--json").document["sessions"]) == 1
 
 
-def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_session_folder_of_another_program_is_refused(run: Steno, tmp_path: Path) -> None:
     record = {"type": "text", "sessionID": "ses_1", "part": {"text": "hello"}}
     file = write_lines(tmp_path / "talk" / "context.jsonl", [record])
-    run = Steno(root)
     refused = run("import", str(file.parent))
     assert (refused.code, refused.out) == (1, "")
     assert f"{file} is not imported: it looks like a transcript of opencode" in refused.err
 
 
-def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path) -> None:
+def test_a_transcript_without_a_message_is_no_session(run: Steno, tmp_path: Path) -> None:
     snapshot = {"type": "file-history-snapshot", "messageId": "1", "snapshot": {}}
     empty = write_lines(tmp_path / "a" / "empty.jsonl", [snapshot] * 100)
-    run = Steno(root)
     refused = run("import", str(empty))
     assert (refused.code, refused.out) == (1, "")
     assert "had not written a message to it when it ended" in refused.err
@@ -431,7 +408,7 @@ def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path
 
 
 def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
-    root: Path, tmp_path: Path
+    run: Steno, tmp_path: Path
 ) -> None:
     project = tmp_path / ("-srv" + "-deeply" * 30)
     for name in (CLAUDE, CLAUDE.replace("1", "2")):
@@ -440,7 +417,6 @@ def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
             agents = project / name / "subagents" / "workflows" / flow
             agent = [claude_node("1", None, "user", f"{name} {flow}", isSidechain=True)]
             write_lines(agents / "agent-a1b2c3.jsonl", agent)
-    run = Steno(root)
     imported = run("import", str(tmp_path))
     assert imported.code == 0
     ids = imported.out.split()
@@ -450,13 +426,12 @@ def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
     assert run("import", str(tmp_path)).out.split() == ids
 
 
-def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
+def test_files_with_long_results_come_along(root: Path, run: Steno, projects: Path) -> None:
     results = projects / "-srv-shop" / CLAUDE / "tool-results"
     results.mkdir()
     (results / "long.txt").write_text("a long result\n")
     (results / "shot.png").write_bytes(b"\x89PNG")
     (results / "secret.txt").symlink_to("/etc/hostname")
-    run = Steno(root)
     assert run("import", str(projects)).code == 0
     kept = root.joinpath("sessions", *CLAUDE_SESSION.split("/"), "stream-tool-results.jsonl")
     assert list(map(json.loads, kept.read_text().splitlines())) == [
@@ -465,26 +440,24 @@ def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
     ]
 
 
-def test_a_failed_tool_is_shown_as_failed(root: Path, tmp_path: Path) -> None:
+def test_a_failed_tool_is_shown_as_failed(run: Steno, tmp_path: Path) -> None:
     call = {"type": "tool_use", "id": "t", "name": "Read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "no file", "is_error": True}
     file = write_lines(tmp_path / "talk.jsonl", [
         claude_node("1", None, "user", "go"), claude_node("2", "1", "assistant", [call]),
         claude_node("3", "2", "user", [result]),
     ])  # fmt: skip
-    run = Steno(root)
     assert run("import", str(file), "till").code == 0
     assert "tool · Read · failed" in run("show", "till").out
     assert "## tool · Read · failed" in run("export", "till", "--format", "markdown").out
 
 
-def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
+def test_records_in_damaged_lines_are_saved(root: Path, run: Steno, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "talk.jsonl", [claude_node("1", None, "user", "Mend the till")])
     glued = json.dumps(claude_node("2", "1", "assistant", "It is mended."))
     with file.open("a") as more:
         more.write('{"type":"pr-link","sessionId":"x","prNu' + glued + "\n")
         more.write(json.dumps(claude_node("3", "2", "user", "thanks")) + "\n")
-    run = Steno(root)
     imported = run("import", str(file), "till")
     assert (imported.code, "1 record of till saved from damaged lines" in imported.err) == (0, True)
     with steno.connect_sync(root, spawn=False) as client:
@@ -501,7 +474,9 @@ def rollout(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_compressed_rollout_is_imported_with_its_name(root: Path, tmp_path: Path) -> None:
+def test_a_compressed_rollout_is_imported_with_its_name(
+    root: Path, run: Steno, tmp_path: Path
+) -> None:
     zstandard = pytest.importorskip("zstandard")
     day = tmp_path / "sessions" / "2026" / "01" / "02"
     plain = write_lines(day / "rollout-1.jsonl", rollout("hello"))
@@ -511,7 +486,6 @@ def test_a_compressed_rollout_is_imported_with_its_name(root: Path, tmp_path: Pa
     packed.write_bytes(zstandard.ZstdCompressor().compress(content))
     names = [{"id": CLAUDE, "thread_name": "old"}, {"id": CLAUDE, "thread_name": "Till"}]
     write_lines(tmp_path / "session_index.jsonl", names)
-    run = Steno(root)
     for folder in (tmp_path, packed):
         imported = run("import", str(folder))
         assert (imported.code, imported.out) == (0, f"codex/{CLAUDE}\n")
@@ -556,14 +530,13 @@ def test_a_link_swapped_in_after_the_search_is_not_followed(
     assert run("grep", "secret").code != 0
 
 
-def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_passed_over(run: Steno, tmp_path: Path) -> None:
     private = write_lines(tmp_path / "private.jsonl", [claude_node("1", None, "user", "my secret")])
     shared = tmp_path / "shared"
     write_lines(shared / "other.jsonl", [claude_node("1", None, "user", "other")])
     (shared / "link.jsonl").symlink_to(private)
     (shared / "folder").symlink_to(tmp_path)
     os.mkfifo(shared / "pipe.jsonl")
-    run = Steno(root)
     imported = run("import", str(shared))
     assert (imported.code, imported.out) == (0, "claude-code/shared/other\n")
     refused = run("import", str(shared / "pipe.jsonl"))
@@ -572,7 +545,7 @@ def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> N
     assert run("import", str(shared / "link.jsonl"), "named").code == 0
 
 
-def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path: Path) -> None:
+def test_folders_below_each_other_without_end_are_left_out(run: Steno, tmp_path: Path) -> None:
     write_lines(tmp_path / "talk.jsonl", [claude_node("1", None, "user", "hello")])
     (tmp_path / "kimi").mkdir()
     (tmp_path / "kimi" / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
@@ -584,7 +557,6 @@ def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path:
             os.close(handle)
             handle = below
         os.close(handle)
-    run = Steno(root)
     imported = run("import", str(tmp_path), "all")
     assert (imported.code, imported.out) == (1, f"all/{tmp_path.name}/talk\n")
     assert "folders deep" in imported.err
@@ -595,43 +567,45 @@ def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path:
 @pytest.mark.served(False)
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_line_without_end_is_refused_by_import_and_daemon(
-    root: Path, tmp_path: Path, end: str
+    root: Path, run: Steno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
+    most = 3 * MIB
+    monkeypatch.setattr("steno_follow.lines.TRANSCRIPT_LINE_BYTES_MAX", most)
+    monkeypatch.setattr(limits, "LINE_CHECKED_BYTES_MAX", most)
+    monkeypatch.setattr(limits, "COPY_BYTES", MIB)
+
     def lengthen(file: Path) -> None:
         with file.open("a") as more:
-            more.write('{"role":"user","content":"')
-            more.write("x" * (TRANSCRIPT_LINE_BYTES_MAX + MIB))
-            more.write('"}\n' if end else "")
+            more.write('{"role":"user","content":"' + "x" * (most + MIB) + ('"}\n' if end else ""))
 
-    run = Steno(root)
     claude = write_lines(tmp_path / "talk.jsonl", [claude_node("1", None, "user", "hello")])
     (tmp_path / "kimi").mkdir()
     kimi = write_lines(tmp_path / "kimi" / "context.jsonl", [{"role": "user", "content": "hello"}])
     for file, source in ((claude, claude), (kimi, kimi.parent)):
         lengthen(file)
-        refused = run("import", str(source), "one")
+        with DaemonInThread(root):
+            refused = run("import", str(source), "one")
         assert (refused.code, refused.out) == (1, "")
-        assert f"of {file} has more than {TRANSCRIPT_LINE_BYTES_MAX} bytes" in refused.err
-    run("append", "till", "hello")
-    run("stop")
+        assert f"of {file} has more than {most} bytes" in refused.err
+    with DaemonInThread(root):
+        run("append", "till", "hello")
     file = root / "sessions" / "till" / "context.jsonl"
     lengthen(file)
     (file.parent / "context.mark").unlink(missing_ok=True)
-    refused = run("append", "till", "more")
-    assert (refused.code, f"of {file} has more than" in refused.err) == (1, True)
-    assert "hello" in run("show", "till").out
+    with DaemonInThread(root):
+        refused = run("append", "till", "more")
+        assert (refused.code, f"of {file} has more than {most}" in refused.err) == (1, True)
+        assert "hello" in run("show", "till").out
 
 
-def test_a_folder_without_transcripts_says_so(root: Path, tmp_path: Path) -> None:
+def test_a_folder_without_transcripts_says_so(run: Steno, tmp_path: Path) -> None:
     write_lines(tmp_path / "notes.jsonl", [{"note": 1}])
-    run = Steno(root)
     refused = run("import", str(tmp_path))
     assert refused.code != 0
     assert "has no session" in refused.err
 
 
-def test_verify_and_repair_name_the_program_whose_file_it_is(root: Path, projects: Path) -> None:
-    run = Steno(root)
+def test_verify_and_repair_name_the_program_whose_file_it_is(run: Steno, projects: Path) -> None:
     file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     assert f"{file} (Claude Code): 4 records" in run("verify", str(file)).err
     with file.open("a") as more:

@@ -44,6 +44,15 @@ def test_a_title_is_set_shown_and_removed(steno: Steno) -> None:
     assert steno("title", "demo").out == ""
 
 
+def test_a_title_of_another_program_is_one_printable_line_in_a_list(
+    root: Path, steno: Steno
+) -> None:
+    title = r"a\nb\tc\u2028d\u001b[31m"
+    (root / "sessions" / "demo" / "state.json").write_text(f'{{"custom_title":"{title}"}}')
+    (line,) = steno("sessions", "demo").out.split("\n")[:-1]
+    assert line.endswith(r"a b c\u2028d\x1b[31m")
+
+
 def test_labels_are_added_removed_and_replaced(steno: Steno) -> None:
     assert steno("label", "demo", "+red", "+green").out == "red\ngreen\n"
     assert steno("label", "demo", "-red", "+blue").out == "green\nblue\n"

@@ -10,8 +10,7 @@ from support.session_files import records_in
 pytestmark = pytest.mark.served
 
 
-def test_open_creates_a_session_once_and_checks_exclusive(root: Path) -> None:
-    steno = Steno(root)
+def test_open_creates_a_session_once_and_checks_exclusive(root: Path, steno: Steno) -> None:
     assert steno("open", "demo", "--no-create").code == 4
     made = steno("open", "demo")
     assert (made.code, made.out) == (0, "0:0\n")
@@ -24,16 +23,14 @@ def test_open_creates_a_session_once_and_checks_exclusive(root: Path) -> None:
     assert (set(printed), printed["created"], printed["stamp"]) == (STAT, True, True)
 
 
-def test_a_session_without_stamps_stores_records_unchanged(root: Path) -> None:
-    steno = Steno(root)
+def test_a_session_without_stamps_stores_records_unchanged(root: Path, steno: Steno) -> None:
     assert steno("open", "demo", "--no-stamp", "--json").document["stamp"] is False
     steno("append", "demo", "hi")
     assert records_in(root, "demo") == [{"role": "user", "content": "hi"}]
     assert "without _id and _by" in steno("stat", "demo").out
 
 
-def test_stat_shows_head_title_and_labels(root: Path) -> None:
-    steno = Steno(root)
+def test_stat_shows_head_title_and_labels(root: Path, steno: Steno) -> None:
     assert steno("stat", "demo").code == 4
     steno("append", "demo", "hello world.")
     steno("checkpoint", "demo")
@@ -51,8 +48,7 @@ def test_stat_shows_head_title_and_labels(root: Path) -> None:
     }  # fmt: skip
 
 
-def test_turns_are_listed_with_the_numbers_that_a_fork_takes(root: Path) -> None:
-    steno = Steno(root)
+def test_turns_are_listed_with_the_numbers_that_a_fork_takes(steno: Steno) -> None:
     steno("append", "demo", "before")
     assert "demo has no turn" in steno("turns", "demo").err
     for said in ('"first"', '[{"type":"text","text":"second"}]'):

@@ -71,13 +71,6 @@ def test_closing_as_json_is_a_repair(broken: Steno) -> None:
     assert (closed["applied"], closed["head"], closed["findings"]) == (False, None, [])
 
 
-@pytest.mark.parametrize(
-    "words", [("demo", "--apply"), ("demo", "--why", "so"), ("./notes.jsonl",)]
-)
-def test_closing_is_for_sessions_alone(broken: Steno, words: tuple[str, ...]) -> None:
-    assert broken("repair", "--close-calls", *words).code == 2
-
-
 def test_a_fork_that_splits_a_call_says_it_and_can_close_it(root: Path, broken: Steno) -> None:
     assert broken("repair", "demo", "--close-calls").code == 0
     ran = broken("fork", "demo", "half", "--at", "0:3")
@@ -99,10 +92,3 @@ def test_an_export_can_close_the_calls(root: Path, broken: Steno, form: str) -> 
     if form == "json":
         [*_, last] = json.loads(ran.out)["records"]
         assert (last["cursor"], last["record"]["tool_call_id"]) == ("0:3", "one")
-
-
-def test_a_copy_of_the_folder_gets_no_results(broken: Steno, tmp_path: Path) -> None:
-    folder = str(tmp_path / "copy")
-    ran = broken("export", "demo", "--format", "kimi", "--close-calls", "-o", folder)
-    assert ran.code == 2
-    assert "`steno fork demo NEW --close-calls`" in ran.err

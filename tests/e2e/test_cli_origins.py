@@ -61,12 +61,6 @@ def test_json_has_the_origin(run: Steno) -> None:
         assert run(command, "own", "--json").document["origin"] is None
 
 
-def test_a_deleted_file_is_called_so(run: Steno, tmp_path: Path) -> None:
-    (tmp_path / ".claude/projects/-srv-shop" / f"{CLAUDE}.jsonl").unlink()
-    run("import", str(tmp_path / ".claude/projects"))
-    assert f"{CLAUDE}.jsonl (deleted)" in run("info", CLAUDE_SESSION).out
-
-
 def test_a_session_that_was_masked_as_it_was_written_says_so(root: Path, tmp_path: Path) -> None:
     run, places = Steno(root), str(tmp_path / ".claude/projects")
     settings = root / "config.toml"

@@ -23,8 +23,7 @@ def contents_of(ran: Ran) -> list[str]:
     return [json.loads(line)["content"] for line in ran.out.splitlines()]
 
 
-def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
-    steno = Steno(root)
+def test_sessions_are_listed_by_prefix_with_their_sizes(steno: Steno) -> None:
     for session in ("team/a", "team/b", "other"):
         steno("append", session, "hi")
     listed = steno("sessions", "--json", "--sort", "id", "team/").document
@@ -40,8 +39,7 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
     assert "no session that begins with 'none'" in empty.err
 
 
-def test_a_unique_prefix_names_the_session(root: Path) -> None:
-    steno = Steno(root)
+def test_a_unique_prefix_names_the_session(steno: Steno) -> None:
     for session in ("demo", "team/a", "team/b"):
         steno("append", session, f"in {session}")
     ran = steno("read", "de")
@@ -62,8 +60,7 @@ def test_a_unique_prefix_names_the_session(root: Path) -> None:
     assert contents_of(steno("read", "tea")) == ["x"]
 
 
-def test_prefix_of_a_session_and_its_subagents_names_the_session(root: Path) -> None:
-    steno = Steno(root)
+def test_prefix_of_a_session_and_its_subagents_names_the_session(steno: Steno) -> None:
     for session in ("ab/12", "ab/12-b/34", "ab/12/subagents/x", "ab/12/subagents/y", "cd/5/sub/z"):
         steno("append", session, f"in {session}")
     assert contents_of(steno("read", "ab/12/subagents/x")) == ["in ab/12/subagents/x"]
@@ -75,8 +72,7 @@ def test_prefix_of_a_session_and_its_subagents_names_the_session(root: Path) -> 
     assert contents_of(steno("read", "ab/1")) == ["in ab/12"]
 
 
-def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:
-    steno = Steno(root)
+def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path, steno: Steno) -> None:
     steno("append", "demo", stdin=lines_of("a", "b", "ü", "d"))
     path = root / "sessions" / "demo" / "context.jsonl"
     assert steno("read", "demo").out.encode() == path.read_bytes()
@@ -86,8 +82,7 @@ def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:
     assert documents == [{"cursor": "0:3", "record": records_in(root, "demo")[3]}]
 
 
-def test_a_past_generation_is_read_unchanged(root: Path) -> None:
-    steno = Steno(root)
+def test_a_past_generation_is_read_unchanged(steno: Steno) -> None:
     steno("append", "demo", stdin=lines_of("a", "b"))
     steno("clear", "demo")
     steno("append", "demo", "c")
@@ -98,11 +93,10 @@ def test_a_past_generation_is_read_unchanged(root: Path) -> None:
     assert (ran.code, ran.out) == (4, "")
 
 
-def test_damaged_lines_are_counted_or_stop_a_strict_reader(root: Path) -> None:
+def test_damaged_lines_are_counted_or_stop_a_strict_reader(root: Path, steno: Steno) -> None:
     folder = root / "sessions" / "demo"
     folder.mkdir(parents=True)
     (folder / "context.jsonl").write_text(lines_of("a") + "not json\n[1]\n" + lines_of("b"))
-    steno = Steno(root)
     ran = steno("read", "demo")
     assert (ran.code, contents_of(ran)) == (0, ["a", "b"])
     assert ran.err.startswith("steno: 2 lines were no records")
@@ -113,8 +107,7 @@ def test_damaged_lines_are_counted_or_stop_a_strict_reader(root: Path) -> None:
     assert "0:1" in strict.error["message"]
 
 
-def test_tail_prints_the_last_records(root: Path) -> None:
-    steno = Steno(root)
+def test_tail_prints_the_last_records(steno: Steno) -> None:
     steno("append", "demo", "--batch", stdin=lines_of(*map(str, range(12))))
     assert contents_of(steno("tail", "demo")) == [str(n) for n in range(2, 12)]
     assert contents_of(steno("tail", "demo", "-n", "1")) == ["11"]
@@ -129,8 +122,9 @@ def test_tail_prints_the_last_records(root: Path) -> None:
         "wire --after", "wire --until", "replay --after", "tail --wire --after",
     ],
 )  # fmt: skip
-def test_a_position_beyond_the_end_is_not_found_and_prints_nothing(root: Path, words: str) -> None:
-    steno = Steno(root)
+def test_a_position_beyond_the_end_is_not_found_and_prints_nothing(
+    steno: Steno, words: str
+) -> None:
     steno("append", "demo", "--batch", stdin=lines_of("a", "b"))
     steno("emit", "demo", "TurnBegin")
     command, *options = words.split()
@@ -143,8 +137,7 @@ def test_a_position_beyond_the_end_is_not_found_and_prints_nothing(root: Path, w
 
 
 @pytest.mark.parametrize("command", ["read", "wire", "replay"])
-def test_a_span_that_ends_before_it_begins_is_wrong_usage(root: Path, command: str) -> None:
-    steno = Steno(root)
+def test_a_span_that_ends_before_it_begins_is_wrong_usage(steno: Steno, command: str) -> None:
     steno("append", "demo", "--batch", stdin=lines_of("a", "b"))
     steno("emit", "demo", "TurnBegin")
     assert steno(command, "demo", "--after", "0:1", "--until", "0:1").code == 0
@@ -154,8 +147,7 @@ def test_a_span_that_ends_before_it_begins_is_wrong_usage(root: Path, command: s
 
 
 @pytest.mark.served(False)
-def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -> None:
-    steno = Steno(root)
+def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(steno: Steno) -> None:
     steno("append", "demo", "one")
     with steno.begin("tail", "-f", "demo", "--json") as follower:
         assert follower.stdout is not None
@@ -177,8 +169,7 @@ def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -
             follower.kill()
 
 
-def test_a_closed_pipe_is_no_failure(root: Path) -> None:
-    steno = Steno(root)
+def test_a_closed_pipe_is_no_failure(steno: Steno) -> None:
     steno("append", "demo", "--batch", stdin=lines_of(*("x" * 1000 for _ in range(1000))))
     with steno.begin("read", "demo", stderr=subprocess.PIPE) as reader:
         assert reader.stdout is not None
@@ -192,9 +183,8 @@ def test_a_closed_pipe_is_no_failure(root: Path) -> None:
 @pytest.mark.served(False)
 @pytest.mark.parametrize("words", [["tail", "demo"], ["show", "demo"], ["logs"]])
 def test_a_follower_of_an_idle_session_ends_when_its_reader_has_gone(
-    root: Path, words: list[str]
+    steno: Steno, words: list[str]
 ) -> None:
-    steno = Steno(root)
     steno("append", "demo", "hi")
     with steno.begin(*words, "-f", stderr=subprocess.PIPE) as follower:
         assert follower.stdout is not None
@@ -278,8 +268,7 @@ def test_show_is_coloured_on_a_terminal_only_and_fits_into_it(root: Path) -> Non
         assert max(map(len, plain.splitlines())) <= columns
 
 
-def test_a_record_cannot_control_the_terminal(root: Path) -> None:
-    steno = Steno(root)
+def test_a_record_cannot_control_the_terminal(root: Path, steno: Steno) -> None:
     hostile = "\u009b2J and \u202e and \x1b[2J and \u200b\U000e0041\x7f"
     steno("append", "demo", hostile)
     with (root / paths.LOG).open("a") as log:
@@ -312,8 +301,7 @@ def test_show_as_json_is_the_state_that_a_model_receives(root: Path) -> None:
     )  # fmt: skip
 
 
-def test_show_prints_past_states(root: Path) -> None:
-    steno = Steno(root)
+def test_show_prints_past_states(steno: Steno) -> None:
     steno("append", "demo", stdin=lines_of("first", "second"))
     steno("clear", "demo")
     assert "second" in steno("show", "demo", "--generation", "0").out
@@ -324,23 +312,7 @@ def test_show_prints_past_states(root: Path) -> None:
     assert steno("show", "demo").out == ""
 
 
-def test_show_follows_new_records(root: Path) -> None:
-    steno = Steno(root)
-    steno("append", "demo", "one")
-    with steno.begin("show", "demo", "-f") as follower:
-        assert follower.stdout is not None
-        try:
-            assert [follower.stdout.readline() for _ in range(3)][1] == "  one\n"
-            steno("append", "demo", "two")
-            assert [follower.stdout.readline() for _ in range(3)][1] == "  two\n"
-            steno("clear", "demo")
-            assert follower.stdout.readline().startswith("── cleared: no line stays ")
-        finally:
-            follower.kill()
-
-
-def test_show_names_the_lines_that_stay_after_a_revert(root: Path) -> None:
-    steno = Steno(root)
+def test_show_follows_records_and_names_the_lines_that_a_rewrite_keeps(steno: Steno) -> None:
     steno("append", "demo", "one")
     steno("checkpoint", "demo")
     steno("append", "demo", "two")
@@ -350,17 +322,20 @@ def test_show_names_the_lines_that_stay_after_a_revert(root: Path) -> None:
         try:
             lines = iter(follower.stdout.readline, "")
             assert next(line for line in lines if "checkpoint 1" in line)
+            steno("append", "demo", "three")
+            assert next(line for line in lines if "  three" in line)
             steno("revert", "demo", "1")
             shown = next(line for line in lines if "stay" in line)
             assert shown.startswith("── reverted: the first 3 lines stay ")
             steno("revert", "demo", "0")
             assert "the first line stays" in next(line for line in lines if "stay" in line)
+            steno("clear", "demo")
+            assert "cleared: no line stays" in next(line for line in lines if "stay" in line)
         finally:
             follower.kill()
 
 
-def test_an_interrupted_follower_exits_with_130(root: Path) -> None:
-    steno = Steno(root)
+def test_an_interrupted_follower_exits_with_130(steno: Steno) -> None:
     steno("append", "demo", "one")
     with steno.begin("tail", "-f", "demo", stderr=subprocess.PIPE) as follower:
         assert follower.stdout is not None
@@ -374,8 +349,9 @@ def test_an_interrupted_follower_exits_with_130(root: Path) -> None:
 @pytest.mark.served(False)
 @pytest.mark.parametrize("session", ["demo", "tree:demo"])
 @pytest.mark.slow
-def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str) -> None:
-    steno = Steno(root)
+def test_tail_starts_a_killed_daemon_again_and_says_so(
+    root: Path, steno: Steno, session: str
+) -> None:
     (root / "config.toml").write_text(f'[mounts]\ntree = "{root}/tree"\n')
     steno("append", session, "one", "--create")
     with steno.begin("tail", "-f", session, stderr=subprocess.PIPE) as follower:

@@ -28,8 +28,7 @@ STATUS_KEYS = {
 }  # fmt: skip
 
 
-def test_a_daemon_is_started_shown_and_stopped(root: Path) -> None:
-    steno = Steno(root)
+def test_a_daemon_is_started_shown_and_stopped(root: Path, steno: Steno) -> None:
     started = steno("start", "--json").document
     assert set(started) == {"started", "version", "pid", "root", "endpoint"}
     assert started["started"] is True
@@ -48,25 +47,23 @@ def test_a_daemon_is_started_shown_and_stopped(root: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_status_is_readable(root: Path) -> None:
-    steno = Steno(root)
+def test_status_is_readable(root: Path, steno: Steno) -> None:
     steno("append", "demo", "hi")
     shown = dict(line.split(maxsplit=1) for line in steno("status").out.splitlines())
     assert shown["root"] == str(root)
     assert shown["appended"] == "1 record"
 
 
-@pytest.mark.parametrize("command", ["status", "clients"])
-def test_status_starts_no_daemon(root: Path, command: str) -> None:
-    ran = Steno(root)(command)
+@pytest.mark.parametrize("words", ["status", "stats", "clients", "top --once"])
+def test_a_command_about_the_daemon_starts_none(root: Path, words: str) -> None:
+    ran = Steno(root)(*words.split())
     assert (ran.code, ran.out) == (5, "")
     assert ran.err.startswith("steno: no daemon")
     assert "`steno start`" in ran.err
     assert not (root / "stenod.lock").exists()
 
 
-def test_stopping_twice_is_no_failure(root: Path) -> None:
-    steno = Steno(root)
+def test_stopping_twice_is_no_failure(root: Path, steno: Steno) -> None:
     steno("start")
     assert steno("stop").code == 0
     ran = steno("stop")
@@ -75,8 +72,7 @@ def test_stopping_twice_is_no_failure(root: Path) -> None:
     assert steno("stop", "--json").document == {"stopped": False, "pid": None, "root": str(root)}
 
 
-def test_a_stopped_daemon_has_written_everything_and_the_next_one_knows_it(root: Path) -> None:
-    steno = Steno(root)
+def test_a_stopped_daemon_has_written_everything_and_the_next_one_knows_it(steno: Steno) -> None:
     steno("append", "demo", "hi", "--durability", "written")
     first = steno("status", "--json").document["pid"]
     ran = steno("restart", "--json").document
@@ -85,16 +81,17 @@ def test_a_stopped_daemon_has_written_everything_and_the_next_one_knows_it(root:
     assert json.loads(steno("read", "demo").out)["content"] == "hi"
 
 
-@pytest.mark.parametrize("command", ["stop", "status", "start", "sessions"])
-def test_a_hanging_daemon_is_reported_as_running(root: Path, command: str) -> None:
+def test_a_hanging_daemon_is_reported_as_running(root: Path, steno: Steno) -> None:
+    commands = ("stop", "status", "start", "sessions")
     with ForegroundDaemon(root) as daemon:
         pid = daemon.pid
         os.kill(pid, signal.SIGSTOP)
-        ran = Steno(root)(command, "--timeout", "0.3")
+        calls = [steno(command, "--timeout", "0.3") for command in commands]
         os.kill(pid, signal.SIGCONT)
-    assert (ran.code, ran.out) == (5, "")
-    assert ran.err.startswith(f"steno: pid {pid} holds {root} and is stopped: no")
-    assert f"`kill -CONT {pid}`; `steno doctor`" in ran.err
+    for ran in calls:
+        assert (ran.code, ran.out) == (5, "")
+        assert ran.err.startswith(f"steno: pid {pid} holds {root} and is stopped: no")
+        assert f"`kill -CONT {pid}`; `steno doctor`" in ran.err
 
 
 def test_a_root_whose_daemon_does_not_answer_yet_cannot_be_stopped(root: Path) -> None:
@@ -169,8 +166,7 @@ def test_options_of_every_command_stand_before_or_after_it(root: Path, tmp_path:
     assert not (tmp_path / "stenod.lock").exists()
 
 
-def test_the_log_is_printed_whether_the_daemon_runs_or_not(root: Path) -> None:
-    steno = Steno(root)
+def test_the_log_is_printed_whether_the_daemon_runs_or_not(steno: Steno) -> None:
     ran = steno("logs")
     assert (ran.code, ran.out) == (4, "")
     assert "there is no log" in ran.err
@@ -241,8 +237,7 @@ def test_an_error_without_a_file_is_shown_unchanged(
         assert ("standard input" in printed) == (error.errno is not None)
 
 
-def test_clients_lists_the_followers_of_a_session_by_name(root: Path) -> None:
-    steno = Steno(root)
+def test_clients_lists_the_followers_of_a_session_by_name(steno: Steno) -> None:
     steno("append", "demo", "hi")
     with steno.begin("tail", "-f", "demo", "--name", "watcher") as follower:
         assert follower.stdout is not None
@@ -262,10 +257,7 @@ def test_clients_lists_the_followers_of_a_session_by_name(root: Path) -> None:
             follower.kill()
 
 
-def test_a_session_without_followers_differs_from_a_missing_one(
-    root: Path,
-) -> None:
-    steno = Steno(root)
+def test_a_session_without_followers_differs_from_a_missing_one(steno: Steno) -> None:
     steno("append", "demo", "hi")
     none = steno("clients", "dem")
     assert (none.code, none.out) == (0, "")
@@ -278,25 +270,7 @@ def test_a_session_without_followers_differs_from_a_missing_one(
         assert "no such session" in ran.err
 
 
-def test_an_unusable_root_fails_with_its_reason(root: Path) -> None:
-    file = root / "file"
-    file.write_text("")
-    ran = Steno(root)("append", "demo", "hi", "--root", str(file))
-    assert ran.code == 5
-    assert str(file) in ran.err
-    assert len(ran.err.splitlines()) == 1
-
-
-def test_help_and_version_are_data_and_the_exit_codes_are_in_the_help(root: Path) -> None:
-    steno = Steno(root)
-    assert steno("--version").out == f"steno {__version__}\n"
-    shown = steno("help", "--all").out
-    for code in (0, 1, 2, 3, 4, 5, 6, 130):
-        assert f"\n  {code} " in shown
-
-
-def test_a_full_disk_under_stdout_is_a_failure(root: Path) -> None:
-    steno = Steno(root)
+def test_a_full_disk_under_stdout_is_a_failure(root: Path, steno: Steno) -> None:
     steno("append", "demo", "hi")
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(

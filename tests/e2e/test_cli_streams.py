@@ -2,10 +2,12 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from steno_cli.entry import main
 from support.command import Ran, Steno
 from support.session_files import contents_in
 
@@ -33,7 +35,7 @@ def test_a_command_whose_stdout_is_closed_is_refused_before_anything_is_sent(roo
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", ["--version", "--help", "show --help"])
+@pytest.mark.parametrize("words", ["--version", "show --help"])
 def test_a_text_that_cannot_be_written_is_a_failure(root: Path, words: str) -> None:
     ran = run_in_shell(root, ">/dev/full", *words.split())
     assert (ran.code, ran.err) == (
@@ -47,39 +49,41 @@ def test_an_error_shows_the_beginning_of_an_id_of_any_length(root: Path) -> None
     assert ran.err.endswith(f"[session {'a' * 80}…]\n")
 
 
-def test_a_full_stderr_does_not_change_the_exit_code(root: Path) -> None:
-    for redirection in ("2>/dev/full", "2>&-"):
-        assert run_in_shell(root, redirection, "start").code == 0
-        assert run_in_shell(root, redirection, "append", "demo", "hi").code == 0
-        assert run_in_shell(root, redirection, "clear", "demo").code == 0
-        assert run_in_shell(root, redirection, "stat", "nothing").code == 4
-        assert run_in_shell(root, redirection, "stat", "nothing", "--json").code == 4
-        assert run_in_shell(root, redirection, "append", "demo").code == 1
-        assert run_in_shell(root, redirection, "label", "demo", "a,b").code == 2
-
-
-def test_a_command_whose_stderr_is_closed_does_its_work(root: Path) -> None:
-    ran = run_in_shell(root, "2>&-", "append", "demo", "hi")
-    assert (ran.code, ran.out) == (0, "0:0\n")
-    assert run_in_shell(root, "2>&-", "read", "nope").code == 4
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("append", "demo"),
-        ("append", "demo", "--batch"),
-        ("emit", "demo", "Noted", "-"),
-        ("prompt", "demo", "-"),
-        ("dmail", "send", "demo", "0", "-"),
-    ],
-)
-def test_a_closed_stdin_is_wrong_usage_for_a_command_that_reads_it(
-    root: Path, arguments: tuple[str, ...]
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"], ids=["full", "closed"])
+def test_an_unusable_stderr_changes_neither_the_exit_code_nor_the_output(
+    root: Path, redirection: str
 ) -> None:
-    ran = run_in_shell(root, "<&-", *arguments)
+    for code, out, words in (
+        (0, "0:0\n", "append demo hi"),
+        (4, "", "stat nothing"),
+        (4, "", "stat nothing --json"),
+        (1, "", "append demo"),
+        (2, "", "label demo a,b"),
+    ):
+        ran = run_in_shell(root, redirection, *words.split())
+        assert (words, ran.code, ran.out) == (words, code, out)
+
+
+READING = [
+    ("append", "demo", "--batch"),
+    ("emit", "demo", "Noted", "-"),
+    ("prompt", "demo", "-"),
+    ("dmail", "send", "demo", "0", "-"),
+]
+"""Commands that read stdin."""
+
+
+def test_a_closed_stdin_is_wrong_usage_for_a_command_that_reads_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run_in_shell(root, "<&-", "append", "demo")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("steno: stdin is closed")
+    # As Python has it then.
+    monkeypatch.setattr(sys, "stdin", None)
+    for words in READING:
+        assert main(["--root", str(root), *words]) == 2
+        assert capsys.readouterr().err.startswith("steno: stdin is closed")
     assert list(root.iterdir()) == []
 
 
@@ -90,8 +94,7 @@ def test_a_closed_stdin_does_not_matter_to_other_commands(root: Path) -> None:
     assert run_in_shell(root, "<&-", "delete", "demo").code == 0
 
 
-def test_an_endless_stdin_is_more_than_one_batch(root: Path) -> None:
-    steno = Steno(root)
+def test_an_endless_stdin_is_more_than_one_batch(root: Path, steno: Steno) -> None:
     endless = ["yes", '{"role":"user","content":"x"}']
     with subprocess.Popen(endless, stdout=subprocess.PIPE) as stream:
         ran = subprocess.run(
@@ -110,14 +113,7 @@ def test_an_endless_stdin_is_more_than_one_batch(root: Path) -> None:
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("emit", "demo", "Noted", "-"),
-        ("prompt", "demo", "-"),
-        ("dmail", "send", "demo", "0", "-"),
-    ],
-)
+@pytest.mark.parametrize("arguments", READING[1:])
 def test_a_stdin_that_is_no_text_is_wrong_usage(
     root: Path, arguments: tuple[str, ...], locale: str
 ) -> None:
@@ -127,8 +123,7 @@ def test_a_stdin_that_is_no_text_is_wrong_usage(
     assert list(root.iterdir()) == []
 
 
-def test_messages_are_json_with_json(root: Path) -> None:
-    steno = Steno(root)
+def test_messages_are_json_with_json(steno: Steno) -> None:
     steno("append", "demo", "hi")
     for arguments, printed in (
         (("wire", "demo"), "demo has no event there"),
@@ -146,8 +141,7 @@ def test_messages_are_json_with_json(root: Path) -> None:
     assert error["error"]["code"] == "bad_request"
 
 
-def test_wrong_usage_is_json_except_for_errors_of_the_parser(root: Path) -> None:
-    steno = Steno(root)
+def test_wrong_usage_is_json_except_for_errors_of_the_parser(steno: Steno) -> None:
     ran = steno("append", "demo", "--role", "user", "--json")
     assert (ran.code, ran.error["code"]) == (2, "bad_request")
     ran = steno("append", "demo", "--role", "_usage", "--json")

@@ -39,15 +39,13 @@ def test_a_wrong_word_suggests_the_nearest(root: Path, words: list[str], said: s
     assert said in ran.err
 
 
-def test_ls_is_sessions_and_a_short_option_prints_the_version(root: Path) -> None:
-    steno = Steno(root)
+def test_ls_is_sessions_and_a_short_option_prints_the_version(steno: Steno) -> None:
     steno("append", "demo", "hi")
     assert steno("ls", "--json").document == steno("sessions", "--json").document
     assert steno("-V").out == steno("--version").out == f"steno {__version__}\n"
 
 
-def test_a_dash_and_a_number_are_the_number_of_lines(root: Path) -> None:
-    steno = Steno(root)
+def test_a_dash_and_a_number_are_the_number_of_lines(steno: Steno) -> None:
     for text in ("a", "b", "-3"):
         assert steno("append", "demo", "--", text).code == 0
     assert steno("tail", "-2", "demo").out == steno("tail", "demo", "-n", "2").out
@@ -57,8 +55,7 @@ def test_a_dash_and_a_number_are_the_number_of_lines(root: Path) -> None:
     assert steno("read", "demo", "-1").code == 2
 
 
-def test_help_of_a_command_shows_its_own_options_and_one_line_for_the_others(root: Path) -> None:
-    steno = Steno(root)
+def test_help_of_a_command_shows_its_own_options_and_one_line_for_the_others(steno: Steno) -> None:
     shown = steno("tail", "--help").out
     assert shown == steno("help", "tail").out
     assert shown.startswith("usage: steno tail [OPTIONS] SESSION\n")
@@ -80,8 +77,9 @@ def test_the_manual_is_paged_on_a_terminal(root: Path) -> None:
     assert "paged:steno" in steno.on_terminal(80, "help", "manual", typed="")
 
 
-def test_a_dry_run_of_gc_alone_shows_everything_and_the_command_that_removes_it(root: Path) -> None:
-    steno = Steno(root)
+def test_a_dry_run_of_gc_alone_shows_everything_and_the_command_that_removes_it(
+    steno: Steno,
+) -> None:
     for _ in range(2):
         steno("append", "demo", "hi")
         steno("clear", "demo")
@@ -95,8 +93,7 @@ def test_a_dry_run_of_gc_alone_shows_everything_and_the_command_that_removes_it(
     assert "`steno gc --dry-run`" in refused.err
 
 
-def test_tail_waits_for_a_session_that_is_created_later(root: Path) -> None:
-    steno = Steno(root)
+def test_tail_waits_for_a_session_that_is_created_later(steno: Steno) -> None:
     steno("start")
     missing = steno("tail", "-f", "late")
     assert missing.code == 4
@@ -113,17 +110,15 @@ def test_tail_waits_for_a_session_that_is_created_later(root: Path) -> None:
         tail.communicate()
 
 
-def test_a_new_session_counts_no_error(root: Path) -> None:
-    steno = Steno(root)
+def test_a_new_session_counts_no_error(steno: Steno) -> None:
     for words in (["append", "a", "hi"], ["checkpoint", "b"], ["emit", "c", "Note"], ["ls"]):
         assert steno(*words).code == 0
     assert steno("stats", "--json").document["errors"] == {}
 
 
-def test_restart_keeps_the_port_that_the_system_chose(root: Path) -> None:
+def test_restart_keeps_the_port_that_the_system_chose(root: Path, steno: Steno) -> None:
     listen(root)
     key = allow(root, "laptop", "read")
-    steno = Steno(root)
     started = steno("start", "--json")
     assert started.code == 0
     for _ in range(3):
@@ -137,10 +132,9 @@ def test_restart_keeps_the_port_that_the_system_chose(root: Path) -> None:
         assert client.status().remote_endpoint == endpoint
 
 
-def test_a_taken_or_invalid_kept_port_gives_a_new_one(root: Path) -> None:
+def test_a_taken_or_invalid_kept_port_gives_a_new_one(root: Path, steno: Steno) -> None:
     listen(root)
     allow(root, "laptop")
-    steno = Steno(root)
     for kept in ("x", "0", "99999", ""):
         (root / "stenod.port").write_text(kept)
         assert steno("restart").code == 0
@@ -162,17 +156,30 @@ def test_a_taken_or_invalid_kept_port_gives_a_new_one(root: Path) -> None:
     assert not endpoint.endswith(f":{taken}")
 
 
-@pytest.mark.parametrize("home", ["", "/proc"])
-@pytest.mark.parametrize("module", ["steno_cli", "stenod"])
-def test_an_unusable_home_is_refused_with_what_to_set(module: str, home: str) -> None:
+@pytest.mark.parametrize(
+    ("home", "words"),
+    [
+        ("", "steno_cli append demo hi"),
+        ("/proc", "steno_cli append demo hi"),
+        ("~", "steno_cli append demo hi"),
+        ("~", "steno_cli service show"),
+        ("", "stenod --foreground"),
+        ("/proc", "stenod --foreground"),
+        ("~", "stenod --foreground"),
+    ],
+)
+def test_an_unusable_home_is_refused_with_what_to_set(
+    tmp_path: Path, home: str, words: str
+) -> None:
     unset = {"STENO_HOME", "XDG_STATE_HOME", "STENO_SOCKET"}
-    words = ["append", "demo", "hi"] if module == "steno_cli" else []
     ran = subprocess.run(
-        [sys.executable, "-m", module, *words],
+        [sys.executable, "-m", *words.split()],
         env={key: text for key, text in os.environ.items() if key not in unset} | {"HOME": home},
-        capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert ran.returncode != 0
+    assert ran.returncode == (5 if home == "/proc" and "append" in words else 1)
     assert "set HOME" in ran.stderr
     assert "STENO_HOME" in ran.stderr
+    assert ("the user's home folder is unknown" in ran.stderr) == (home != "/proc")
     assert "Traceback" not in ran.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -145,8 +145,7 @@ def test_the_tree_shows_unknown_entries() -> None:
     assert "\x1b" not in "".join(lines)
 
 
-def test_timeline_prints_a_tree_and_json(root: Path) -> None:
-    steno = Steno(root)
+def test_timeline_prints_a_tree_and_json(steno: Steno) -> None:
     steno("append", "demo", "one", "--name", "planner")
     steno("checkpoint", "demo")
     steno("append", "demo", "two")

@@ -163,14 +163,6 @@ def test_the_death_of_the_daemon_is_shown_and_survived(root: Path) -> None:
         assert program.wait() == 0
 
 
-def test_without_a_daemon_it_says_so_and_starts_none(root: Path) -> None:
-    ran = Steno(root)("top", "--once")
-    assert (ran.code, ran.out) == (5, "")
-    assert "no daemon" in ran.err
-    assert "steno start" in ran.err
-    assert not (root / "stenod.lock").exists()
-
-
 def test_a_pipe_gets_one_plain_screen_with_whole_texts(root: Path) -> None:
     name = "work/" + "x" * 100
     with DaemonInThread(root), writer(root, name, "planner"):

@@ -118,10 +118,3 @@ def test_a_session_that_cannot_be_read_is_named_and_the_others_count(
     assert found.code == 1
     assert f"{CODEX_SESSION} is not counted: " in found.err
     assert {row["program"] for row in found.document["rows"]} == {"claude-code", "steno"}
-
-
-def test_one_session_has_its_counts_as_before(run: Steno) -> None:
-    assert run("usage", "own").out == "0:1  77\n"
-    assert run("usage", "own", "--json").document["usages"] == [
-        {"cursor": "0:1", "token_count": 77}
-    ]

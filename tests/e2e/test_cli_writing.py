@@ -23,8 +23,7 @@ ACK_KEYS = {
 
 
 @pytest.mark.served(False)
-def test_append_creates_a_missing_session(root: Path) -> None:
-    steno = Steno(root)
+def test_append_creates_a_missing_session(root: Path, steno: Steno) -> None:
     ran = steno("append", "demo", "--role", "assistant", "hi there", "--name", "planner")
     assert (ran.code, ran.out) == (0, "0:0\n")
     assert ran.err == "steno: the session demo was created: there was none\n"
@@ -35,10 +34,7 @@ def test_append_creates_a_missing_session(root: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_created_session_is_reported_with_similar_ids(
-    root: Path,
-) -> None:
-    steno = Steno(root)
+def test_a_created_session_is_reported_with_similar_ids(root: Path, steno: Steno) -> None:
     for session in ("demo", "team/a", "team/b"):
         steno("append", session, "hi", "--create")
     said = {
@@ -59,10 +55,9 @@ def test_a_created_session_is_reported_with_similar_ids(
     "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
 )
 def test_a_change_under_a_short_id_goes_to_the_session_that_has_it(
-    root: Path, change: tuple[str, ...]
+    root: Path, steno: Steno, change: tuple[str, ...]
 ) -> None:
     whole = "8555b74f05c738770b377f99576cee00/803e46f3-d894-4f56-973b-263e6d9350ca"
-    steno = Steno(root)
     name, *arguments = change
     assert steno("open", whole).code == 0
 
@@ -76,17 +71,17 @@ def test_a_change_under_a_short_id_goes_to_the_session_that_has_it(
     assert (root / "sessions/8555/803e").is_dir()
 
 
-def test_lines_of_stdin_under_a_short_id_go_to_the_session_that_has_it(root: Path) -> None:
+def test_lines_of_stdin_under_a_short_id_go_to_the_session_that_has_it(
+    root: Path, steno: Steno
+) -> None:
     whole = "803e46f3-d894-4f56-973b-263e6d9350ca"
-    steno = Steno(root)
     assert steno("open", whole).code == 0
     lines = "".join(f'{{"role":"user","content":"{n}"}}\n' for n in range(3))
     assert steno("append", "803e", stdin=lines).code == 0
     assert contents_in(root, whole) == {"0": 1, "1": 1, "2": 1}
 
 
-def test_an_id_that_is_no_short_form_of_a_generated_one_is_created(root: Path) -> None:
-    steno = Steno(root)
+def test_an_id_that_is_no_short_form_of_a_generated_one_is_created(steno: Steno) -> None:
     assert steno("open", "803e46f3-d894-4f56-973b-263e6d9350ca").code == 0
     assert steno("open", "feed-the-cat").code == 0
     for session in ("803", "feed", "803f", "803e/0199"):
@@ -98,10 +93,9 @@ def test_an_id_that_is_no_short_form_of_a_generated_one_is_created(root: Path) -
     "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
 )
 def test_a_change_in_a_mount_creates_a_session_only_with_create(
-    root: Path, change: tuple[str, ...]
+    root: Path, steno: Steno, change: tuple[str, ...]
 ) -> None:
     (root / "config.toml").write_text(f'[mounts]\nkimi = "{root}/tree"\n')
-    steno = Steno(root)
     name, *arguments = change
     refused = steno(name, "kimi:work/0a1b", *arguments)
     assert (refused.code, refused.out) == (4, "")
@@ -139,8 +133,7 @@ def test_a_command_that_creates_no_session_creates_no_root(
     assert list(root.iterdir()) == []
 
 
-def test_a_text_like_an_option_follows_two_dashes(root: Path) -> None:
-    steno = Steno(root)
+def test_a_text_like_an_option_follows_two_dashes(root: Path, steno: Steno) -> None:
     assert steno("append", "demo", "--role", "user", "--", "--json").code == 0
     assert steno("append", "demo", "--", "-f").code == 0
     assert contents_in(root, "demo") == {"--json": 1, "-f": 1}
@@ -162,8 +155,7 @@ def test_records_on_stdin_are_acknowledged_one_by_one(root: Path) -> None:
     assert [record["content"] for record in records_in(root, "demo")] == ["a", "b", "c"]
 
 
-def test_a_batch_on_stdin_is_appended_as_one(root: Path) -> None:
-    steno = Steno(root)
+def test_a_batch_on_stdin_is_appended_as_one(root: Path, steno: Steno) -> None:
     ack = steno("append", "demo", "--batch", "--json", stdin=lines_of("a", "b")).document
     assert (ack["first"], ack["last"]) == ("0:0", "0:1")
     ran = steno("append", "demo", "--batch", stdin=lines_of("c") + '{"role":"nobody"}\n')
@@ -171,8 +163,7 @@ def test_a_batch_on_stdin_is_appended_as_one(root: Path) -> None:
     assert contents_in(root, "demo").keys() == {"a", "b"}
 
 
-def test_stdin_repeated_with_its_key_is_applied_once(root: Path) -> None:
-    steno = Steno(root)
+def test_stdin_repeated_with_its_key_is_applied_once(root: Path, steno: Steno) -> None:
     for _ in range(2):
         assert steno("append", "demo", "--key", "k", stdin=lines_of("a", "b")).code == 0
     acks = steno("append", "demo", "--key", "k", "--json", stdin=lines_of("a", "b")).documents
@@ -182,21 +173,7 @@ def test_stdin_repeated_with_its_key_is_applied_once(root: Path) -> None:
     assert contents_in(root, "demo") == {"a": 1, "b": 1}
 
 
-def test_an_error_about_a_line_of_stdin_names_the_line(root: Path) -> None:
-    ran = Steno(root)("append", "demo", stdin=lines_of("a") + "no json\n" + lines_of("c"))
-    assert (ran.code, ran.out) == (1, "0:0\n")
-    _, first, second = ran.err.splitlines()
-    assert first == (
-        "steno: line 2 of stdin was not acknowledged; 1 record before it stays appended; to go on"
-        " from line 2: steno append demo --from-line 2 < FILE"
-    )
-    assert second.startswith("steno: ")
-    assert "JSON" in second
-    assert contents_in(root, "demo") == {"a": 1}
-
-
-def test_a_missing_session_is_not_created_with_no_create(root: Path) -> None:
-    steno = Steno(root)
+def test_a_missing_session_is_not_created_with_no_create(root: Path, steno: Steno) -> None:
     for arguments in (
         ("append", "nope", "hi", "--no-create"),
         ("checkpoint", "nope", "--no-create"),
@@ -244,14 +221,12 @@ def test_a_refused_change_leaves_no_empty_session_behind(
     assert not (root / "sessions" / "fresh").exists()
 
 
-def test_expect_zero_creates_a_session(root: Path) -> None:
-    steno = Steno(root)
+def test_expect_zero_creates_a_session(steno: Steno) -> None:
     assert steno("append", "demo", "hi", "--expect", "0:0").out == "0:0\n"
     assert steno("emit", "events", "Noted", "--expect", "0:0").out == "0:2\n"
 
 
-def test_a_conflict_names_the_head(root: Path) -> None:
-    steno = Steno(root)
+def test_a_conflict_names_the_head(root: Path, steno: Steno) -> None:
     head = steno("append", "demo", "one", "--json").document["head"]
     assert steno("append", "demo", "two", "--expect", head).code == 0
     ran = steno("append", "demo", "three", "--expect", head)
@@ -261,8 +236,7 @@ def test_a_conflict_names_the_head(root: Path) -> None:
     assert contents_in(root, "demo") == {"one": 1, "two": 1}
 
 
-def test_a_checkpoint_prints_its_id_and_a_revert_goes_back_to_it(root: Path) -> None:
-    steno = Steno(root)
+def test_a_checkpoint_prints_its_id_and_a_revert_goes_back_to_it(root: Path, steno: Steno) -> None:
     steno("append", "demo", "kept")
     made = steno("checkpoint", "demo")
     assert made.out == "0\n"
@@ -278,10 +252,7 @@ def test_a_checkpoint_prints_its_id_and_a_revert_goes_back_to_it(root: Path) -> 
     assert contents_in(root, "demo") == {"kept": 1}
 
 
-def test_an_error_about_a_missing_checkpoint_names_the_valid_ones(
-    root: Path,
-) -> None:
-    steno = Steno(root)
+def test_an_error_about_a_missing_checkpoint_names_the_valid_ones(steno: Steno) -> None:
     steno("checkpoint", "demo")
     for wrong in ("1", "-1"):
         ran = steno("revert", "demo", wrong)
@@ -289,8 +260,7 @@ def test_an_error_about_a_missing_checkpoint_names_the_valid_ones(
         assert "0 to 0 were assigned" in ran.err
 
 
-def test_a_cleared_session_can_be_restored(root: Path) -> None:
-    steno = Steno(root)
+def test_a_cleared_session_can_be_restored(root: Path, steno: Steno) -> None:
     steno("append", "demo", "precious")
     assert steno("clear", "demo").out == "1:0\n"
     assert records_in(root, "demo") == []
@@ -301,8 +271,7 @@ def test_a_cleared_session_can_be_restored(root: Path) -> None:
     assert contents_in(root, "demo") == {"precious": 1}
 
 
-def test_token_counts_are_appended_and_listed(root: Path) -> None:
-    steno = Steno(root)
+def test_token_counts_are_appended_and_listed(steno: Steno) -> None:
     steno("append", "demo", "12345678")
     assert steno("usage", "demo", "--durability", "written", "1472").out == "0:2\n"
     steno("append", "demo", "12345678")
@@ -317,8 +286,7 @@ def test_token_counts_are_appended_and_listed(root: Path) -> None:
     }
 
 
-def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -> None:
-    steno = Steno(root)
+def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(steno: Steno) -> None:
     assert steno("prompt", "demo", "be kind").out == "0:1\n"
     steno("append", "demo", "hi")
     assert steno("prompt", "demo", "-", stdin="be\nbrief").out == "1:2\n"
@@ -328,48 +296,6 @@ def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -
     }  # fmt: skip
 
 
-@pytest.mark.served(False)
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("nonsense",),
-        ("append",),
-        ("append", "demo", "a", "b"),
-        ("append", "demo", "hi", "--role", "_usage"),
-        ("append", "demo", "hi", "--role", ""),
-        ("append", "demo", "hi", "--role", "us\ner"),
-        ("append", "demo", "hi", "--role", "r" * 65),
-        ("grep", "hi", "--role", "_usage"),
-        ("append", "demo", "--role", "user"),
-        ("append", "demo", "hi", "--batch"),
-        ("append", "demo", "hi", "--from-line", "2"),
-        ("append", "demo", "hi", "--expect", "12"),
-        ("append", "demo", "hi", "--key", "a b"),
-        ("append", "demo", "--key", "k" * 64),
-        ("fork", "demo", "other", "--key", "a b"),
-        ("append", "demo", "hi", "--durability", "hopeful"),
-        ("append", "demo", "hi", "--name", "two words"),
-        ("append", "demo", "hi", "--timeout", "0"),
-        ("usage", "demo", "many"),
-        ("usage", "demo", "--key", "k", "many"),
-        ("revert", "demo", "first"),
-        ("read", "demo", "--after", "0:1", "--until", "1:1"),
-        ("read", "demo", "--after", "0:1", "--generation", "1"),
-        ("show", "demo", "--at", "0:1", "--generation", "1"),
-        ("show", "demo", "--follow", "--json"),
-        ("demo", "--agents", "0"),
-    ],
-)
-def test_a_wrong_command_line_is_one_line_and_starts_no_daemon(
-    root: Path, arguments: tuple[str, ...]
-) -> None:
-    ran = Steno(root)(*arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(("steno: ", '{"error":'))
-    assert len(ran.err.splitlines()) == 1
-    assert not (root / "stenod.lock").exists()
-
-
 def test_an_invalid_id_is_refused_and_changes_nothing(root: Path) -> None:
     ran = Steno(root)("append", "../etc", "hi", "--json")
     assert ran.code == 1
@@ -377,8 +303,7 @@ def test_an_invalid_id_is_refused_and_changes_nothing(root: Path) -> None:
     assert not (root / "etc").exists()
 
 
-def test_an_unprinted_ack_leaves_the_outcome_unknown(root: Path) -> None:
-    steno = Steno(root)
+def test_an_unprinted_ack_leaves_the_outcome_unknown(root: Path, steno: Steno) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
             [*steno.words("append", "demo", "hi"), "--root", str(root)],
@@ -392,11 +317,12 @@ def test_an_unprinted_ack_leaves_the_outcome_unknown(root: Path) -> None:
     assert contents_in(root, "demo") == {"hi": 1}
 
 
-def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(root: Path) -> None:
+def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(
+    root: Path, steno: Steno
+) -> None:
     def mute(request: Request) -> Answers | None:
         return [] if isinstance(request.command, Append) else None
 
-    steno = Steno(root)
     # Enough for a connection, without which the outcome would be known.
     arguments = ("append", "demo", "hi", "--timeout", "5", "--socket", f"{root}/scripted.sock")
     with ScriptedDaemon(root, mute), ThreadPoolExecutor(2) as threads:

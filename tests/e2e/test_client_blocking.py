@@ -6,8 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ import steno
 from steno import (
     BadRequest,
     BlockingClient,
+    BlockingSession,
     Conflict,
-    Corrupt,
     Live,
     NotFound,
     Position,
@@ -30,9 +29,23 @@ from steno._connect.connection import Connection
 from steno._sansio.event_merge import Followed
 from support.crowd import wait_until
 from support.messages import message
-from support.session_files import contents_in, records_in
+from support.session_files import records_in
 
 pytestmark = pytest.mark.served
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[BlockingClient]:
+    """A blocking client of the root."""
+    with connect_sync(root) as client:
+        yield client
+
+
+@pytest.fixture
+def session(client: BlockingClient) -> BlockingSession:
+    """The session `demo`, which the blocking client follows."""
+    return client.open("demo")
+
 
 # From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -104,34 +117,16 @@ def test_a_refresh_takes_in_records_of_other_clients(root: Path) -> None:
         assert writer.history == [message("hi"), message("ho"), message("hu")]
 
 
-def test_a_changed_history_list_changes_no_other_history(root: Path) -> None:
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        session.append_message(message("hi"))
-        mine = session.history
-        mine.append(message("only for my model"))
-        assert session.history == [message("hi")]
-        mine.clear()
-        assert session.history == [message("hi")]
-        session.append_message(message("ho"))
-        assert session.history == [message("hi"), message("ho")]
-        assert mine == []
-
-
-def test_blocking_lines_and_records_are_those_of_the_file(root: Path) -> None:
-    folder = root / "sessions" / "demo"
-    folder.mkdir(parents=True)
-    good = b'{"role":"user","content":"x"}\n'
-    (folder / "context.jsonl").write_bytes(good + b"garbage\n" + good)
-    with connect_sync(root) as client:
-        session = client.open("demo", follow=False)
-        assert b"".join(session.lines()) == good + b"garbage\n" + good
-        stream = session.records()
-        assert [record.cursor for record in stream] == [Position(0, 0), Position(0, 2)]
-        assert stream.damaged == 1
-        assert list(session.lines("0:99")) == []
-        with pytest.raises(Corrupt):
-            list(session.records(strict=True))
+def test_a_changed_history_list_changes_no_other_history(session: BlockingSession) -> None:
+    session.append_message(message("hi"))
+    mine = session.history
+    mine.append(message("only for my model"))
+    assert session.history == [message("hi")]
+    mine.clear()
+    assert session.history == [message("hi")]
+    session.append_message(message("ho"))
+    assert session.history == [message("hi"), message("ho")]
+    assert mine == []
 
 
 def test_a_blocking_subscription_gives_backlog_live_and_news(root: Path) -> None:
@@ -169,33 +164,31 @@ def test_a_subscription_from_now_delivers_every_later_ack(root: Path, records: F
 
 
 def test_a_saved_position_of_an_old_incarnation_begins_with_a_reset(
-    root: Path,
+    client: BlockingClient, session: BlockingSession
 ) -> None:
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        session.append_message([message("old"), message("old")])
-        unfollowed = client.open("demo", follow=False)
-        with session.subscribe() as events:
-            assert isinstance(next(events), RecordsEvent)
-            saved = events.incarnation
-        assert saved == session.incarnation == unfollowed.incarnation is not None
-        assert client.session("demo").incarnation is None
-        with session.subscribe("0:2", incarnation=saved) as events:
-            assert next(events) == Live(Position(0, 2))
-        client.delete("demo")
-        again = client.open("demo")
-        again.append_message([message("new") for _ in range(3)])
-        assert again.incarnation != saved
-        for after in ("0:2", "5:7"):
-            with again.subscribe(after, incarnation=saved) as events:
-                assert events.incarnation == saved
-                reset = next(events)
-                assert isinstance(reset, Reset)
-                assert (reset.kept, reset.incarnation) == (0, again.incarnation)
-                assert events.incarnation == again.incarnation
-                backlog = next(events)
-                assert isinstance(backlog, RecordsEvent)
-                assert len(backlog.lines()) == 3
+    session.append_message([message("old"), message("old")])
+    unfollowed = client.open("demo", follow=False)
+    with session.subscribe() as events:
+        assert isinstance(next(events), RecordsEvent)
+        saved = events.incarnation
+    assert saved == session.incarnation == unfollowed.incarnation is not None
+    assert client.session("demo").incarnation is None
+    with session.subscribe("0:2", incarnation=saved) as events:
+        assert next(events) == Live(Position(0, 2))
+    client.delete("demo")
+    again = client.open("demo")
+    again.append_message([message("new") for _ in range(3)])
+    assert again.incarnation != saved
+    for after in ("0:2", "5:7"):
+        with again.subscribe(after, incarnation=saved) as events:
+            assert events.incarnation == saved
+            reset = next(events)
+            assert isinstance(reset, Reset)
+            assert (reset.kept, reset.incarnation) == (0, again.incarnation)
+            assert events.incarnation == again.incarnation
+            backlog = next(events)
+            assert isinstance(backlog, RecordsEvent)
+            assert len(backlog.lines()) == 3
 
 
 @pytest.mark.served(False)
@@ -211,32 +204,6 @@ def test_a_subscription_from_now_on_that_cannot_begin_says_so(root: Path) -> Non
         other._link.timeout = 2.0
         with pytest.raises(Unreachable):
             session.subscribe("now")
-
-
-def test_calls_from_several_threads_are_put_one_after_the_other(root: Path) -> None:
-    with connect_sync(root) as client:
-        session = client.open("demo")
-
-        def write(number: int) -> None:
-            for count in range(20):
-                session.append_message(message(f"{number}-{count}"))
-
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(session.history) == 80
-        assert set(contents_in(root, "demo").values()) == {1}
-
-
-@pytest.mark.served(False)
-def test_without_a_daemon_and_without_leave_to_start_one_it_is_unreachable(root: Path) -> None:
-    with pytest.raises(Unreachable, match="steno start"):
-        connect_sync(root, spawn=False)
-    with pytest.raises(Unreachable):
-        connect_sync(endpoint=f"ipc://{root}/nobody.sock")
-    assert not (root / "start.lock").exists()
 
 
 @pytest.mark.parametrize(
@@ -285,15 +252,15 @@ def test_objects_of_a_connection_cannot_be_copied(
 
 @forks
 @pytest.mark.served(False)
-def test_a_fork_disables_the_client_in_the_child_only(root: Path) -> None:
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if _is_refused(client) else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        session.append_message(message("parent"))
-        assert session.history == [message("parent")]
+def test_a_fork_disables_the_client_in_the_child_only(
+    client: BlockingClient, session: BlockingSession
+) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _is_refused(client) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    session.append_message(message("parent"))
+    assert session.history == [message("parent")]
 
 
 def _is_refused(client: BlockingClient) -> bool:
@@ -327,15 +294,14 @@ def test_a_client_disconnects_although_its_forked_child_lives_on(root: Path) -> 
 
 @forks
 @pytest.mark.served(False)
-def test_a_child_can_connect_by_itself_after_a_fork(root: Path) -> None:
-    with connect_sync(root) as client:
-        child = os.fork()
-        if child == 0:
-            with connect_sync(root) as own:
-                own.open("demo").append_message(message("child"))
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert client.open("demo").history == [message("child")]
+def test_a_child_can_connect_by_itself_after_a_fork(root: Path, client: BlockingClient) -> None:
+    child = os.fork()
+    if child == 0:
+        with connect_sync(root) as own:
+            own.open("demo").append_message(message("child"))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert client.open("demo").history == [message("child")]
 
 
 def test_blocking_client_imports_no_event_loop(root: Path) -> None:
@@ -363,17 +329,15 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_events_that_never_end_keep_no_change_from_being_sent(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    session: BlockingSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        looks = 0
+    looks = 0
 
-        def more_is_there(_: Connection) -> bool:
-            nonlocal looks
-            looks += 1
-            assert looks < 1000, "it looks for ever before it sends"
-            return True
+    def more_is_there(_: Connection) -> bool:
+        nonlocal looks
+        looks += 1
+        assert looks < 1000, "it looks for ever before it sends"
+        return True
 
-        monkeypatch.setattr(Connection, "has_messages", property(more_is_there))
-        assert session.append_message(message("one")).head == Position(0, 1)
+    monkeypatch.setattr(Connection, "has_messages", property(more_is_there))
+    assert session.append_message(message("one")).head == Position(0, 1)

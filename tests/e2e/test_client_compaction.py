@@ -15,6 +15,7 @@ from steno import (
     BadRequest,
     BlockingSession,
     Busy,
+    Client,
     Conflict,
     Expired,
     Position,
@@ -44,7 +45,7 @@ def message(text: str, role: str = "user") -> dict[str, str]:
 TALK = [message("one"), message("two", "assistant"), message("three"), message("four", "assistant")]
 
 
-async def talked(client: steno.Client, session: str = "demo") -> Session:
+async def talked(client: Client, session: str = "demo") -> Session:
     """A session of a system prompt and four messages."""
     opened = await client.open(session)
     await opened.write_system_prompt("be nice")
@@ -117,16 +118,14 @@ async def test_messages_during_the_model_call_are_kept_in_order(root: Path) -> N
         assert session.n_checkpoints == 2
 
 
-async def test_with_too_little_to_summarise_the_model_is_not_asked(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        assert await session.compact(never) is None
-        await session.append_message(TALK[:2])
-        assert await session.compact(never) is None
-        await session.append_message(TALK[2:])
-        assert await session.compact(never, preserve=0) is None
-        assert await session.compact(never, preserve=4) is None
-        assert session.history == TALK
+async def test_with_too_little_to_summarise_the_model_is_not_asked(session: Session) -> None:
+    assert await session.compact(never) is None
+    await session.append_message(TALK[:2])
+    assert await session.compact(never) is None
+    await session.append_message(TALK[2:])
+    assert await session.compact(never, preserve=0) is None
+    assert await session.compact(never, preserve=4) is None
+    assert session.history == TALK
 
 
 async def hang(_: object) -> str:
@@ -219,21 +218,19 @@ async def test_a_second_compactor_is_refused_at_once_with_the_holder(root: Path)
         assert await session.compact(summarize) is not None
 
 
-async def test_a_revert_that_comes_between_is_a_conflict_and_wins(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.append_message(TALK)
-        await session.checkpoint()
-        await session.append_message(message("five"))
+async def test_a_revert_that_comes_between_is_a_conflict_and_wins(session: Session) -> None:
+    await session.append_message(TALK)
+    await session.checkpoint()
+    await session.append_message(message("five"))
 
-        async def summarize(_: object) -> str:
-            await session.revert_to(0)
-            return NOTES
+    async def summarize(_: object) -> str:
+        await session.revert_to(0)
+        return NOTES
 
-        with pytest.raises(Conflict):
-            await session.compact(summarize)
-        assert session.history == TALK
-        assert await session.compact(notes) is not None
+    with pytest.raises(Conflict):
+        await session.compact(summarize)
+    assert session.history == TALK
+    assert await session.compact(notes) is not None
 
 
 async def test_the_lease_is_renewed_while_the_model_thinks(
@@ -265,27 +262,26 @@ async def test_the_lease_is_renewed_while_the_model_thinks(
         assert set(begun) == {done.ack.key}
 
 
-async def test_a_compaction_with_the_same_key_gets_the_first_result(root: Path) -> None:
-    async with connect(root) as client:
-        session = await talked(client)
-        await session.append_message([message(f"{number}") for number in range(9)])
+async def test_a_compaction_with_the_same_key_gets_the_first_result(client: Client) -> None:
+    session = await talked(client)
+    await session.append_message([message(f"{number}") for number in range(9)])
 
-        async def summarize(_: object) -> Summary:
-            await session.append_message(message("meanwhile"))
-            return Summary([{"type": "text", "text": NOTES}], 700)
+    async def summarize(_: object) -> Summary:
+        await session.append_message(message("meanwhile"))
+        return Summary([{"type": "text", "text": NOTES}], 700)
 
-        first = await session.compact(summarize, key="k1")
-        assert first is not None
-        for rewrite in (session.checkpoint, session.clear):
-            again = await session.compact(never, key="k1")
-            assert again is not None
-            assert again.ack.duplicate
-            assert replace(again, ack=replace(again.ack, duplicate=False)) == first
-            await rewrite()
+    first = await session.compact(summarize, key="k1")
+    assert first is not None
+    for rewrite in (session.checkpoint, session.clear):
         again = await session.compact(never, key="k1")
         assert again is not None
-        assert again.summary == NOTES
-        assert session.history == []
+        assert again.ack.duplicate
+        assert replace(again, ack=replace(again.ack, duplicate=False)) == first
+        await rewrite()
+    again = await session.compact(never, key="k1")
+    assert again is not None
+    assert again.summary == NOTES
+    assert session.history == []
 
 
 async def test_two_compactions_with_one_key_return_the_same_summary(root: Path) -> None:
@@ -304,62 +300,44 @@ async def test_two_compactions_with_one_key_return_the_same_summary(root: Path) 
         assert await session.compact(notes) is not None, "a repeat keeps nobody out"
 
 
-async def test_a_past_state_after_a_compaction_has_the_right_next_id(
-    root: Path,
-) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.checkpoint()
-        await session.append_message(TALK)
-        done = await session.compact(notes)
-        assert done is not None
-        assert done.checkpoint_id == 1
-        await session.revert_to(1)
-        assert session.n_checkpoints == 2
-        for at in (None, 2, "2:0"):
-            assert (await session.history_at(at)).n_checkpoints == 2
-        await session.checkpoint()
-        await session.clear()
-        assert (await session.history_at("2:0")).n_checkpoints == 2
-        assert (await session.history_at()).n_checkpoints == session.n_checkpoints == 3
-
-
-def test_the_blocking_client_has_the_next_id_of_a_past_state(root: Path) -> None:
-    with connect_sync(root) as client:
-        session = talked_sync(client)
-        session.checkpoint()
-        done = session.compact(lambda _: NOTES)
-        assert done is not None
-        session.revert_to(done.checkpoint_id)
-        session.append_message(message("five"))
-        assert session.history_at().n_checkpoints == session.n_checkpoints == 2
+async def test_a_past_state_after_a_compaction_has_the_right_next_id(session: Session) -> None:
+    await session.checkpoint()
+    await session.append_message(TALK)
+    done = await session.compact(notes)
+    assert done is not None
+    assert done.checkpoint_id == 1
+    await session.revert_to(1)
+    assert session.n_checkpoints == 2
+    for at in (None, 2, "2:0"):
+        assert (await session.history_at(at)).n_checkpoints == 2
+    await session.checkpoint()
+    await session.clear()
+    assert (await session.history_at("2:0")).n_checkpoints == 2
+    assert (await session.history_at()).n_checkpoints == session.n_checkpoints == 3
 
 
 @pytest.mark.served(False)
-async def test_a_daemon_that_dies_while_the_model_thinks_is_no_harm(root: Path) -> None:
-    async with connect(root) as client:
-        session = await talked(client)
+async def test_a_daemon_that_dies_while_the_model_thinks_is_no_harm(client: Client) -> None:
+    session = await talked(client)
 
-        async def summarize(_: object) -> str:
-            assert client.welcome is not None
-            os.kill(client.welcome.pid, signal.SIGKILL)
-            await session.append_message(message("five"))
-            return NOTES
+    async def summarize(_: object) -> str:
+        assert client.welcome is not None
+        os.kill(client.welcome.pid, signal.SIGKILL)
+        await session.append_message(message("five"))
+        return NOTES
 
-        assert await session.compact(summarize) is not None
-        assert session.history == [summary_record(NOTES), *TALK[2:], message("five")]
+    assert await session.compact(summarize) is not None
+    assert session.history == [summary_record(NOTES), *TALK[2:], message("five")]
 
 
-async def test_the_mirror_says_when_to_compact(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.update_token_count(800)
-        assert not session.should_compact(1000, reserved=0)
-        await session.append_message(message("x" * 200))
-        assert session.should_compact(1000, reserved=0)
-        assert session.should_compact(2000, reserved=1150)
-        assert not session.should_compact(2000, reserved=1149)
-        assert session.should_compact(2000, reserved=0, ratio=0.4)
+async def test_the_mirror_says_when_to_compact(session: Session) -> None:
+    await session.update_token_count(800)
+    assert not session.should_compact(1000, reserved=0)
+    await session.append_message(message("x" * 200))
+    assert session.should_compact(1000, reserved=0)
+    assert session.should_compact(2000, reserved=1150)
+    assert not session.should_compact(2000, reserved=1149)
+    assert session.should_compact(2000, reserved=0, ratio=0.4)
 
 
 # --- the blocking client -------------------------------------------------------------------------
@@ -424,16 +402,3 @@ def test_a_failing_blocking_model_releases_the_lease_without_a_change(root: Path
             return NOTES
 
         assert session.compact(summarize) is not None
-
-
-def test_a_revert_between_is_a_conflict_for_the_blocking_client_too(root: Path) -> None:
-    with connect_sync(root) as client:
-        session = talked_sync(client)
-
-        def summarize(_: object) -> str:
-            session.clear()
-            return NOTES
-
-        with pytest.raises(Conflict):
-            session.compact(summarize)
-        assert session.history == []

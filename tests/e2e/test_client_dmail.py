@@ -8,6 +8,7 @@ import pytest
 import steno
 from steno import (
     BadRequest,
+    Client,
     Conflict,
     DmailEvent,
     Exists,
@@ -18,7 +19,6 @@ from steno import (
     Reset,
     Session,
     connect,
-    connect_sync,
 )
 from support.messages import message
 
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-async def stepped(client: steno.Client) -> Session:
+async def stepped(client: Client) -> Session:
     """A session of three checkpoints, each with a message behind it."""
     session = await client.open("demo")
     for number in range(3):
@@ -65,21 +65,20 @@ async def test_a_mail_waits_and_is_delivered_as_one_rewrite_by_another_process(
         assert await session.pending_dmail() is None
 
 
-async def test_only_the_mail_that_was_named_is_delivered(root: Path) -> None:
-    async with connect(root) as client:
-        session = await stepped(client)
-        first = await session.send_dmail(2, "first")
-        with pytest.raises(Exists, match=first.id):
-            await session.send_dmail(0, "second")
-        ack = await session.deliver_dmail(first.id, key="delivery")
-        second = await session.send_dmail(0, "second")
-        with pytest.raises(NotFound, match=first.id):
-            await session.deliver_dmail(first.id)
-        again = await session.deliver_dmail(first.id, key="delivery")
-        assert (again.duplicate, again.head) == (True, ack.head)
-        waiting = await session.pending_dmail()
-        assert waiting is not None
-        assert waiting.id == second.id
+async def test_only_the_mail_that_was_named_is_delivered(client: Client) -> None:
+    session = await stepped(client)
+    first = await session.send_dmail(2, "first")
+    with pytest.raises(Exists, match=first.id):
+        await session.send_dmail(0, "second")
+    ack = await session.deliver_dmail(first.id, key="delivery")
+    second = await session.send_dmail(0, "second")
+    with pytest.raises(NotFound, match=first.id):
+        await session.deliver_dmail(first.id)
+    again = await session.deliver_dmail(first.id, key="delivery")
+    assert (again.duplicate, again.head) == (True, ack.head)
+    waiting = await session.pending_dmail()
+    assert waiting is not None
+    assert waiting.id == second.id
 
 
 @pytest.mark.served(False)
@@ -107,38 +106,35 @@ async def test_a_mail_is_given_up_for_another_only_by_name(root: Path) -> None:
         await session.deliver_dmail(second.id)
 
 
-async def test_a_repeated_send_is_one_mail_also_when_it_was_delivered_since(root: Path) -> None:
-    async with connect(root) as client:
-        session = await stepped(client)
-        sent = await session.send_dmail(1, "once", key="mail-1")
-        assert (await session.send_dmail(1, "once", key="mail-1")).id == sent.id == "mail-1"
-        await session.deliver_dmail("mail-1")
-        again = await session.send_dmail(1, "once", key="mail-1")
-        assert again.duplicate
-        assert await session.pending_dmail() is None
+async def test_a_repeated_send_is_one_mail_also_when_it_was_delivered_since(client: Client) -> None:
+    session = await stepped(client)
+    sent = await session.send_dmail(1, "once", key="mail-1")
+    assert (await session.send_dmail(1, "once", key="mail-1")).id == sent.id == "mail-1"
+    await session.deliver_dmail("mail-1")
+    again = await session.send_dmail(1, "once", key="mail-1")
+    assert again.duplicate
+    assert await session.pending_dmail() is None
 
 
-async def test_a_mail_needs_a_checkpoint_a_text_and_the_expected_head(root: Path) -> None:
-    async with connect(root) as client:
-        session = await stepped(client)
-        for number in (3, -1):
-            with pytest.raises(NotFound):
-                await session.send_dmail(number, "x")
-        with pytest.raises(BadRequest):
-            await session.send_dmail(0, "")
-        with pytest.raises(Conflict):
-            await session.send_dmail(0, "x", expect="0:1")
-        assert await session.pending_dmail() is None
+async def test_a_mail_needs_a_checkpoint_a_text_and_the_expected_head(client: Client) -> None:
+    session = await stepped(client)
+    for number in (3, -1):
+        with pytest.raises(NotFound):
+            await session.send_dmail(number, "x")
+    with pytest.raises(BadRequest):
+        await session.send_dmail(0, "")
+    with pytest.raises(Conflict):
+        await session.send_dmail(0, "x", expect="0:1")
+    assert await session.pending_dmail() is None
 
 
-async def test_a_mail_expires_in_the_rewrite_that_removes_its_checkpoint(root: Path) -> None:
-    async with connect(root) as client:
-        session = await stepped(client)
-        sent = await session.send_dmail(2, "too late")
-        await session.revert_to(1)
-        assert await session.pending_dmail() is None
-        with pytest.raises(NotFound, match="expired"):
-            await session.deliver_dmail(sent.id)
+async def test_a_mail_expires_in_the_rewrite_that_removes_its_checkpoint(client: Client) -> None:
+    session = await stepped(client)
+    sent = await session.send_dmail(2, "too late")
+    await session.revert_to(1)
+    assert await session.pending_dmail() is None
+    with pytest.raises(NotFound, match="expired"):
+        await session.deliver_dmail(sent.id)
 
 
 async def test_a_subscriber_gets_an_event_for_each_change_of_a_mail(root: Path) -> None:
@@ -156,16 +152,15 @@ async def test_a_subscriber_gets_an_event_for_each_change_of_a_mail(root: Path) 
 
 
 @pytest.mark.served(False)
-async def test_a_later_subscriber_receives_the_pending_mail(root: Path) -> None:
-    async with connect(root) as client:
-        session = await stepped(client)
-        sent = await session.send_dmail(1, "wake up")
-        await client.drain()
-        async with session.subscribe("now") as events:
-            # A follower starts no daemon.
-            await session.stat()
-            assert await anext(events) == Live(Position(0, 6))
-            assert await anext(events) == DmailEvent("sent", sent.id, 1)
+async def test_a_later_subscriber_receives_the_pending_mail(client: Client) -> None:
+    session = await stepped(client)
+    sent = await session.send_dmail(1, "wake up")
+    await client.drain()
+    async with session.subscribe("now") as events:
+        # A follower starts no daemon.
+        await session.stat()
+        assert await anext(events) == Live(Position(0, 6))
+        assert await anext(events) == DmailEvent("sent", sent.id, 1)
 
 
 async def test_a_mail_reaches_a_checkpoint_from_before_a_compaction(root: Path) -> None:
@@ -179,26 +174,3 @@ async def test_a_mail_reaches_a_checkpoint_from_before_a_compaction(root: Path) 
         await session.deliver_dmail(sent.id)
         [arrived] = session.history
         assert text_of(arrived).endswith("from the start</system>")
-
-
-def test_the_blocking_client_sends_and_delivers_as_the_async_one_does(root: Path) -> None:
-    with connect_sync(root, name="child") as client:
-        session = client.open("demo")
-        session.checkpoint()
-        session.append_message(message("step 0"))
-        with session.subscribe("now") as events:
-            assert events.next_event(30) == Live(Position(0, 2))
-            sent = session.send_dmail(0, "again", key="mail-1")
-            assert sent.id == "mail-1"
-            assert events.next_event(30) == DmailEvent("sent", "mail-1", 0)
-        mail = session.pending_dmail()
-        assert mail is not None
-        assert (mail.message, mail.by, mail.cursor) == ("again", "child", Position(0, 0))
-        with pytest.raises(Exists):
-            session.send_dmail(0, "another")
-        ack = session.deliver_dmail(mail.id)
-        assert ack.checkpoint_id == 1
-        assert len(session.history) == 1
-        assert session.pending_dmail() is None
-        with pytest.raises(NotFound):
-            session.deliver_dmail(mail.id)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -21,30 +21,24 @@ from support.framing import answer_frames, only_request
 from support.raw_peer import RawPeer
 
 
+@pytest.mark.parametrize("is_refused", [True, False], ids=["refusal", "welcome"])
 @pytest.mark.parametrize(
-    "answer",
+    ("difference", "named"),
     [
-        pytest.param(
-            lambda: ErrorReply.of(Incompatible("other versions", protocol=PROTOCOL_VERSION + 1)),
-            id="refusal",
-        ),
-        pytest.param(lambda: replace(welcome(), protocol=PROTOCOL_VERSION + 1), id="welcome"),
+        (-1, r"the daemon at .* is too old"),
+        # A daemon that is called too old would be ended, and replaced by an older one.
+        (1, r"this client is too old: .* update steno in the client's environment"),
     ],
+    ids=["older daemon", "newer daemon"],
 )
-def test_older_client_of_a_newer_daemon_is_named_as_the_one_to_update(
-    root: Path, answer: Callable[[], Reply]
+def test_the_older_side_is_named_as_the_one_to_update(
+    root: Path, difference: int, named: str, *, is_refused: bool
 ) -> None:
-    """A daemon that is called too old would be ended, and replaced by an older one."""
-    endpoint = f"ipc://{root}/stenod.sock"
-    with greeted(root, answer()), pytest.raises(Incompatible, match="this client is too old"):
-        connect_sync(endpoint=endpoint, timeout=10)
-
-
-def test_newer_client_of_an_older_daemon_names_the_daemon(root: Path) -> None:
-    endpoint = f"ipc://{root}/stenod.sock"
-    older = ErrorReply.of(Incompatible("other versions", protocol=PROTOCOL_VERSION - 1))
-    with greeted(root, older), pytest.raises(Incompatible, match=r"the daemon at .* is too old"):
-        connect_sync(endpoint=endpoint, timeout=1)
+    protocol = PROTOCOL_VERSION + difference
+    refusal = ErrorReply.of(Incompatible("other versions", protocol=protocol))
+    answer = refusal if is_refused else replace(welcome(), protocol=protocol)
+    with greeted(root, answer), pytest.raises(Incompatible, match=named):
+        connect_sync(endpoint=f"ipc://{root}/stenod.sock", timeout=10)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
-from steno import BadRequest, Position, Unauthorized, Unreachable, connect, connect_sync
+from steno import (
+    BadRequest,
+    Client,
+    Position,
+    Session,
+    Unauthorized,
+    Unreachable,
+    connect,
+    connect_sync,
+)
 from steno._sansio.view import should_compact
 
 pytestmark = [pytest.mark.anyio, pytest.mark.served]
@@ -64,20 +73,18 @@ OF_CONNECTING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_an_argument_error_names_the_argument(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.append_message(MESSAGE)
-        for expected, call in OF_A_SESSION:
-            with pytest.raises(BadRequest) as raised:
-                await call(session)
-            assert expected in raised.value.message
-        for expected, call in OF_A_CLIENT:
-            with pytest.raises(BadRequest) as raised:
-                await call(client)
-            assert expected in raised.value.message
-        assert [entry.kind for entry in await session.timeline()] == ["created"]
-        assert [entry.session for entry in await client.sessions()] == ["demo"]
+async def test_an_argument_error_names_the_argument(client: Client, session: Session) -> None:
+    await session.append_message(MESSAGE)
+    for expected, call in OF_A_SESSION:
+        with pytest.raises(BadRequest) as raised:
+            await call(session)
+        assert expected in raised.value.message
+    for expected, call in OF_A_CLIENT:
+        with pytest.raises(BadRequest) as raised:
+            await call(client)
+        assert expected in raised.value.message
+    assert [entry.kind for entry in await session.timeline()] == ["created"]
+    assert [entry.session for entry in await client.sessions()] == ["demo"]
 
 
 def test_the_blocking_client_raises_the_same_argument_errors(root: Path) -> None:
@@ -114,17 +121,15 @@ def test_a_folder_is_no_key_file(root: Path) -> None:
         connect(root, key_file=root)
 
 
-async def test_a_summarize_function_must_be_async(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.append_message([MESSAGE] * 5)
-        with pytest.raises(BadRequest, match="summarize returned 'str' and nothing to await"):
-            await session.compact(lambda _: "short")  # type: ignore[arg-type]  # the mistake
-        with pytest.raises(BadRequest, match="timeout, in seconds, is nan"):
-            await session.compact(_short, timeout=float("nan"))
-        done = await session.compact(_short)
-        assert done is not None
-        assert done.summary == "short"
+async def test_a_summarize_function_must_be_async(session: Session) -> None:
+    await session.append_message([MESSAGE] * 5)
+    with pytest.raises(BadRequest, match="summarize returned 'str' and nothing to await"):
+        await session.compact(lambda _: "short")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(BadRequest, match="timeout, in seconds, is nan"):
+        await session.compact(_short, timeout=float("nan"))
+    done = await session.compact(_short)
+    assert done is not None
+    assert done.summary == "short"
 
 
 async def _short(_: object) -> str:
@@ -140,16 +145,16 @@ def test_context_limits_must_be_numbers() -> None:
 
 @pytest.mark.served(False)
 @pytest.mark.parametrize("incarnation", [b"bytes", Unwritable(), "\udcff"])
-async def test_an_invalid_subscription_harms_no_other_request(root: Path, incarnation: Any) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        for is_connected in (True, False):
-            if not is_connected:
-                await client.drain()
-            with pytest.raises(BadRequest, match="subscribe"):
-                session.subscribe(incarnation=incarnation)
-            # Asked for once more with each new connection, it would have ended the client.
-            assert (await session.append_message(MESSAGE)).durability == "synced"
+async def test_an_invalid_subscription_harms_no_other_request(
+    client: Client, session: Session, incarnation: Any
+) -> None:
+    for is_connected in (True, False):
+        if not is_connected:
+            await client.drain()
+        with pytest.raises(BadRequest, match="subscribe"):
+            session.subscribe(incarnation=incarnation)
+        # Asked for once more with each new connection, it would have ended the client.
+        assert (await session.append_message(MESSAGE)).durability == "synced"
 
 
 async def test_a_second_enter_is_refused_and_the_client_stays_open(root: Path) -> None:
@@ -179,24 +184,24 @@ async def test_a_client_that_could_not_be_entered_can_be_entered_later(root: Pat
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_client_refuses_calls_in_another_event_loop(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        events = session.subscribe("now")
+async def test_a_client_refuses_calls_in_another_event_loop(
+    client: Client, session: Session
+) -> None:
+    events = session.subscribe("now")
 
-        async def misuse() -> None:
-            for misused in (
-                lambda: session.append_message(MESSAGE),
-                lambda: session.wait_for("9:9"),
-                client.status,
-                lambda: anext(events),
-                lambda: client.__aexit__(None, None, None),
-            ):
-                with pytest.raises(BadRequest, match="belongs to another event loop"):
-                    await misused()
+    async def misuse() -> None:
+        for misused in (
+            lambda: session.append_message(MESSAGE),
+            lambda: session.wait_for("9:9"),
+            client.status,
+            lambda: anext(events),
+            lambda: client.__aexit__(None, None, None),
+        ):
+            with pytest.raises(BadRequest, match="belongs to another event loop"):
+                await misused()
 
-        # In a thread, because this loop runs already.
-        await anyio.to_thread.run_sync(asyncio.run, misuse())
-        assert session.history == []
-        await session.append_message(MESSAGE)
-        assert session.history == [MESSAGE]
+    # In a thread, because this loop runs already.
+    await anyio.to_thread.run_sync(asyncio.run, misuse())
+    assert session.history == []
+    await session.append_message(MESSAGE)
+    assert session.history == [MESSAGE]

@@ -256,23 +256,6 @@ async def test_a_follower_alone_starts_no_daemon_and_returns_when_one_is_there(
 
 
 @pytest.mark.slow
-async def test_a_mutation_that_gets_no_answer_ends_as_unknown_with_its_key(root: Path) -> None:
-    def mute(request: Request) -> Answers | None:
-        return [] if isinstance(request.command, commands.Append) else None
-
-    with ScriptedDaemon(root, mute) as daemon:
-        async with connect(endpoint=daemon.endpoint, timeout=3) as client:
-            session = await client.open("demo", follow=False)
-            with pytest.raises(OutcomeUnknown) as raised:
-                await session.append_message(message("hi"), key="mine")
-            assert raised.value.key == "mine"
-        with connect_sync(endpoint=daemon.endpoint, timeout=3) as blocking:
-            with pytest.raises(OutcomeUnknown) as raised:
-                blocking.session("demo").append_message(message("hi"), key="mine")
-            assert raised.value.key == "mine"
-
-
-@pytest.mark.slow
 async def test_without_its_daemon_a_request_at_an_endpoint_is_unreachable_in_time(
     root: Path,
 ) -> None:

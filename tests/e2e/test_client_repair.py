@@ -37,14 +37,3 @@ async def test_a_session_is_repaired_as_it_was_verified(root: Path) -> None:
         assert (await session.verify()).damage <= report.damage
         with pytest.raises(steno.Conflict):
             await session.repair(report)
-
-
-def test_the_blocking_client_verifies_and_repairs_as_well(root: Path) -> None:
-    damage(root)
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        report = session.verify()
-        ack = session.repair(report, key="mend")
-        assert session.repair(report, key="mend").duplicate
-        assert [message["content"] for message in session.history] == ["first", "whole", "last"]
-        assert session.stat().head == str(ack.head)

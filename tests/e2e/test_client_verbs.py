@@ -10,7 +10,6 @@ import anyio
 import anyio.to_thread
 import pytest
 
-import steno
 from steno import (
     BadRequest,
     Busy,
@@ -31,7 +30,6 @@ from steno import (
 from steno.values import SubscriptionEvent
 from steno_protocol import commands, limits
 from steno_protocol.messages import Request
-from support.foreground import ForegroundDaemon
 from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import records_in
@@ -58,70 +56,67 @@ async def test_a_message_is_acknowledged_durable_in_the_file_and_in_the_history(
         assert session.file_backend == root / "sessions" / "demo" / "context.jsonl"
 
 
-async def test_a_sequence_is_one_batch_and_bytes_are_taken_as_they_are(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo", stamp=False)
-        ack = await session.append_message([message("a"), b'{"role":"user","content":"b"}'])
-        assert (ack.first, ack.last) == (Position(0, 0), Position(0, 1))
-        assert session.history == [message("a"), message("b")]
-        assert session.file_backend.read_bytes().endswith(b'{"role":"user","content":"b"}\n')
+async def test_a_sequence_is_one_batch_and_bytes_are_taken_as_they_are(client: Client) -> None:
+    session = await client.open("demo", stamp=False)
+    ack = await session.append_message([message("a"), b'{"role":"user","content":"b"}'])
+    assert (ack.first, ack.last) == (Position(0, 0), Position(0, 1))
+    assert session.history == [message("a"), message("b")]
+    assert session.file_backend.read_bytes().endswith(b'{"role":"user","content":"b"}\n')
 
 
-async def test_the_context_verbs_change_the_mirror_as_they_change_the_file(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.write_system_prompt("be nice")
-        await session.append_message(message("one"))
-        await session.update_token_count(1472)
-        ack = await session.checkpoint(add_user_message=True)
-        assert ack.checkpoint_id == 0
-        await session.append_message(message("12345678"))
-        assert session.system_prompt == "be nice"
-        assert session.n_checkpoints == 1
-        assert session.token_count == 1472
-        assert session.token_count_with_pending > 1472
-        assert [entry.token_count for entry in session.usage_history()] == [1472]
+async def test_the_context_verbs_change_the_mirror_as_they_change_the_file(
+    root: Path, session: Session
+) -> None:
+    await session.write_system_prompt("be nice")
+    await session.append_message(message("one"))
+    await session.update_token_count(1472)
+    ack = await session.checkpoint(add_user_message=True)
+    assert ack.checkpoint_id == 0
+    await session.append_message(message("12345678"))
+    assert session.system_prompt == "be nice"
+    assert session.n_checkpoints == 1
+    assert session.token_count == 1472
+    assert session.token_count_with_pending > 1472
+    assert [entry.token_count for entry in session.usage_history()] == [1472]
 
-        ack = await session.revert_to(0, why="wrong turn")
-        assert ack.rotated == root / "sessions" / "demo" / "context_1.jsonl"
-        assert session.history == [message("one")]
-        assert session.n_checkpoints == 1
-        assert session.token_count == session.token_count_with_pending == 1472
+    ack = await session.revert_to(0, why="wrong turn")
+    assert ack.rotated == root / "sessions" / "demo" / "context_1.jsonl"
+    assert session.history == [message("one")]
+    assert session.n_checkpoints == 1
+    assert session.token_count == session.token_count_with_pending == 1472
 
-        await session.clear()
-        assert (session.history, session.system_prompt, session.token_count) == ([], None, 0)
-        kinds = [happening.kind for happening in await session.timeline()]
-        assert kinds == ["created", "reverted", "cleared"]
+    await session.clear()
+    assert (session.history, session.system_prompt, session.token_count) == ([], None, 0)
+    kinds = [happening.kind for happening in await session.timeline()]
+    assert kinds == ["created", "reverted", "cleared"]
 
-        await session.restore_generation(0)
-        assert [entry["content"] for entry in session.history] == [
-            "one",
-            "<system>CHECKPOINT 0</system>",
-            "12345678",
-        ]
+    await session.restore_generation(0)
+    assert [entry["content"] for entry in session.history] == [
+        "one",
+        "<system>CHECKPOINT 0</system>",
+        "12345678",
+    ]
 
 
-async def test_a_past_state_is_read_without_touching_the_present(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.append_message(message("one"))
-        await session.checkpoint()
-        await session.append_message(message("two"))
-        await session.clear()
-        assert (await session.history_at("0:1")).history == [message("one")]
-        assert (await session.history_at(0)).history == [message("one"), message("two")]
-        assert (await session.history_at(0, checkpoint=0)).history == [message("one")]
-        assert (await session.history_at()).history == session.history == []
-        with pytest.raises(NotFound):
-            await session.history_at(0, checkpoint=7)
-        with pytest.raises(NotFound):
-            await session.history_at(9)
-        ends = (("1:0", []), ("0:3", [message("one"), message("two")]))
-        for end, there in ends:
-            assert (await session.history_at(end)).history == there
-        for behind in ("1:1", "0:4", "0:999"):
-            with pytest.raises(NotFound, match=f"no position {behind}"):
-                await session.history_at(behind)
+async def test_a_past_state_is_read_without_touching_the_present(session: Session) -> None:
+    await session.append_message(message("one"))
+    await session.checkpoint()
+    await session.append_message(message("two"))
+    await session.clear()
+    assert (await session.history_at("0:1")).history == [message("one")]
+    assert (await session.history_at(0)).history == [message("one"), message("two")]
+    assert (await session.history_at(0, checkpoint=0)).history == [message("one")]
+    assert (await session.history_at()).history == session.history == []
+    with pytest.raises(NotFound):
+        await session.history_at(0, checkpoint=7)
+    with pytest.raises(NotFound):
+        await session.history_at(9)
+    ends = (("1:0", []), ("0:3", [message("one"), message("two")]))
+    for end, there in ends:
+        assert (await session.history_at(end)).history == there
+    for behind in ("1:1", "0:4", "0:999"):
+        with pytest.raises(NotFound, match=f"no position {behind}"):
+            await session.history_at(behind)
 
 
 async def test_two_clients_see_one_history_and_read_each_others_writes(root: Path) -> None:
@@ -137,71 +132,66 @@ async def test_two_clients_see_one_history_and_read_each_others_writes(root: Pat
         assert names == {"a", "b"}
 
 
-async def test_expect_turns_a_lost_race_into_a_conflict_that_names_the_head(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        ack = await session.append_message(message("one"), expect=Position(0, 0))
-        with pytest.raises(Conflict) as raised:
-            await session.append_message(message("two"), expect="0:0")
-        assert raised.value.head == str(ack.head)
-        assert session.history == [message("one")]
+async def test_expect_turns_a_lost_race_into_a_conflict_that_names_the_head(
+    session: Session,
+) -> None:
+    ack = await session.append_message(message("one"), expect=Position(0, 0))
+    with pytest.raises(Conflict) as raised:
+        await session.append_message(message("two"), expect="0:0")
+    assert raised.value.head == str(ack.head)
+    assert session.history == [message("one")]
 
 
-async def test_a_key_is_applied_once_and_answered_alike_each_time(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        first = await session.append_message(message("hi"), key="my-key")
-        again = await session.append_message(message("hi"), key="my-key")
-        assert (again.first, again.last, again.duplicate) == (first.first, first.last, True)
-        # The key of an ack looks fresh by its shape, and is known all the same.
-        generated = await session.append_message(message("ho"))
-        repeated = await session.append_message(message("ho"), key=generated.key)
-        assert repeated.duplicate
-        assert session.history == [message("hi"), message("ho")]
+async def test_a_key_is_applied_once_and_answered_alike_each_time(session: Session) -> None:
+    first = await session.append_message(message("hi"), key="my-key")
+    again = await session.append_message(message("hi"), key="my-key")
+    assert (again.first, again.last, again.duplicate) == (first.first, first.last, True)
+    # The key of an ack looks fresh by its shape, and is known all the same.
+    generated = await session.append_message(message("ho"))
+    repeated = await session.append_message(message("ho"), key=generated.key)
+    assert repeated.duplicate
+    assert session.history == [message("hi"), message("ho")]
 
 
-async def test_a_written_ack_says_so(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo", follow=False)
-        ack = await session.append_message(message("hi"), durability="written")
-        assert ack.durability == "written"
+async def test_a_written_ack_says_so(client: Client) -> None:
+    session = await client.open("demo", follow=False)
+    ack = await session.append_message(message("hi"), durability="written")
+    assert ack.durability == "written"
 
 
-async def test_bad_messages_are_refused_without_a_loss(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        deep: dict[str, object] = {}
-        for _ in range(5000):
-            deep = {"a": deep}
-        cyclic: dict[str, object] = {"role": "user"}
-        cyclic["content"] = [cyclic]
-        bad: list[object] = [
-            {"role": "user", "content": float("nan")},
-            {"role": "user", "content": [{"type": "x", "y": None, "n": float("inf")}]},
-            {"role": "user", "content": "\ud800"},
-            {"role": "user", "content": object()},
-            {"role": "user", "content": "x", "deep": deep},
-            cyclic,
-            {"role": "_checkpoint", "id": 3},
-            {"role": "_robot", "content": "x"},
-            {"content": "x"},
-            {"role": "user"},
-            b"not json",
-            b'{"role":"user","content":"\xff"}',
-            b"[]",
-            "text",
-            [],
-            [message("good"), {"role": "_robot"}],
-        ]
-        for each in bad:
-            with pytest.raises(BadRequest):
-                await session.append_message(each)  # type: ignore[arg-type]
-        with pytest.raises(TooLarge):
-            await session.append_message(message("x" * limits.RECORD_BYTES_MAX))
-        with pytest.raises(TooLarge):
-            await session.append_message([message("x")] * (limits.BATCH_RECORDS_MAX + 1))
-        await session.append_message(message("good"))
-        assert session.history == [message("good")]
+async def test_bad_messages_are_refused_without_a_loss(session: Session) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    cyclic: dict[str, object] = {"role": "user"}
+    cyclic["content"] = [cyclic]
+    bad: list[object] = [
+        {"role": "user", "content": float("nan")},
+        {"role": "user", "content": [{"type": "x", "y": None, "n": float("inf")}]},
+        {"role": "user", "content": "\ud800"},
+        {"role": "user", "content": object()},
+        {"role": "user", "content": "x", "deep": deep},
+        cyclic,
+        {"role": "_checkpoint", "id": 3},
+        {"role": "_robot", "content": "x"},
+        {"content": "x"},
+        {"role": "user"},
+        b"not json",
+        b'{"role":"user","content":"\xff"}',
+        b"[]",
+        "text",
+        [],
+        [message("good"), {"role": "_robot"}],
+    ]
+    for each in bad:
+        with pytest.raises(BadRequest):
+            await session.append_message(each)  # type: ignore[arg-type]
+    with pytest.raises(TooLarge):
+        await session.append_message(message("x" * limits.RECORD_BYTES_MAX))
+    with pytest.raises(TooLarge):
+        await session.append_message([message("x")] * (limits.BATCH_RECORDS_MAX + 1))
+    await session.append_message(message("good"))
+    assert session.history == [message("good")]
 
 
 async def test_bad_names_keys_and_positions_are_refused(root: Path) -> None:
@@ -250,58 +240,54 @@ async def test_bytes_in_place_of_text_are_refused(
         assert [entry.session for entry in await client.sessions()] == ["demo"]
 
 
-async def test_opening_says_whether_a_session_was_wanted_there(root: Path) -> None:
-    async with connect(root) as client:
-        with pytest.raises(NotFound):
-            await client.open("demo", create=False)
+async def test_opening_says_whether_a_session_was_wanted_there(client: Client) -> None:
+    with pytest.raises(NotFound):
+        await client.open("demo", create=False)
+    await client.open("demo", exclusive=True)
+    with pytest.raises(Exists):
         await client.open("demo", exclusive=True)
-        with pytest.raises(Exists):
-            await client.open("demo", exclusive=True)
-        made = await client.open("mine", exclusive=True, follow=False, key="k1")
-        await made.append_message({"role": "user", "content": "hi"})
-        again = await client.open("mine", exclusive=True, follow=False, key="k1")
-        assert again.incarnation == made.incarnation
-        with pytest.raises(Exists):
-            await client.open("mine", exclusive=True, follow=False, key="k2")
-        assert (await client.delete("mine")).trash
-        await client.open("team/planner", follow=False)
-        assert [entry.session for entry in await client.sessions()] == ["demo", "team/planner"]
-        assert [entry.session for entry in await client.sessions("team/")] == ["team/planner"]
+    made = await client.open("mine", exclusive=True, follow=False, key="k1")
+    await made.append_message({"role": "user", "content": "hi"})
+    again = await client.open("mine", exclusive=True, follow=False, key="k1")
+    assert again.incarnation == made.incarnation
+    with pytest.raises(Exists):
+        await client.open("mine", exclusive=True, follow=False, key="k2")
+    assert (await client.delete("mine")).trash
+    await client.open("team/planner", follow=False)
+    assert [entry.session for entry in await client.sessions()] == ["demo", "team/planner"]
+    assert [entry.session for entry in await client.sessions("team/")] == ["team/planner"]
 
 
-async def test_a_session_that_is_not_followed_says_so_until_it_is_restored(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo", follow=False)
-        assert not await (await client.open("empty", follow=False)).restore()
-        await session.append_message(message("hi"))
-        for name in ("history", "token_count", "n_checkpoints", "system_prompt", "head"):
-            with pytest.raises(BadRequest, match="follow=False"):
-                getattr(session, name)
-        assert await session.restore()
-        assert session.history == [message("hi")]
+async def test_a_session_that_is_not_followed_says_so_until_it_is_restored(client: Client) -> None:
+    session = await client.open("demo", follow=False)
+    assert not await (await client.open("empty", follow=False)).restore()
+    await session.append_message(message("hi"))
+    for name in ("history", "token_count", "n_checkpoints", "system_prompt", "head"):
+        with pytest.raises(BadRequest, match="follow=False"):
+            getattr(session, name)
+    assert await session.restore()
+    assert session.history == [message("hi")]
 
 
-async def test_restore_refuses_a_session_that_was_loaded_and_changed(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        assert not await session.restore()
-        await session.append_message(message("hi"))
-        with pytest.raises(RuntimeError, match="demo"):
-            await session.restore()
-        assert await (await client.open("demo")).restore()
+async def test_restore_refuses_a_session_that_was_loaded_and_changed(
+    client: Client, session: Session
+) -> None:
+    assert not await session.restore()
+    await session.append_message(message("hi"))
+    with pytest.raises(RuntimeError, match="demo"):
+        await session.restore()
+    assert await (await client.open("demo")).restore()
 
 
-async def test_lines_are_the_files_bytes_and_records_have_their_cursors(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        for number in range(5):
-            await session.append_message(message(f"m{number}"))
-        lines = [line async for line in session.lines()]
-        assert b"".join(lines) == session.file_backend.read_bytes()
-        assert [line async for line in session.lines("0:1", "0:3")] == lines[1:3]
-        records = [record async for record in session.records(after="0:3")]
-        assert [record.cursor for record in records] == [Position(0, 3), Position(0, 4)]
-        assert [json.loads(record.raw) for record in records] == [r.record for r in records]
+async def test_lines_are_the_files_bytes_and_records_have_their_cursors(session: Session) -> None:
+    for number in range(5):
+        await session.append_message(message(f"m{number}"))
+    lines = [line async for line in session.lines()]
+    assert b"".join(lines) == session.file_backend.read_bytes()
+    assert [line async for line in session.lines("0:1", "0:3")] == lines[1:3]
+    records = [record async for record in session.records(after="0:3")]
+    assert [record.cursor for record in records] == [Position(0, 3), Position(0, 4)]
+    assert [json.loads(record.raw) for record in records] == [r.record for r in records]
 
 
 async def test_damaged_lines_are_passed_over_and_counted_or_stop_a_strict_reader(
@@ -323,30 +309,31 @@ async def test_damaged_lines_are_passed_over_and_counted_or_stop_a_strict_reader
         assert raised.value.session == "demo"
 
 
-async def test_a_subscription_delivers_the_backlog_then_live_then_new_records(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo", follow=False)
-        await session.append_message([message("a"), message("b")])
-        async with session.subscribe() as subscription:
-            backlog = await anext(subscription)
-            assert isinstance(backlog, RecordsEvent)
-            assert [record.record["content"] for record in backlog.records()] == ["a", "b"]
-            assert await anext(subscription) == Live(Position(0, 2))
-            await session.append_message(message("c"))
-            new = await anext(subscription)
-            assert isinstance(new, RecordsEvent)
-            assert (new.first, new.next, len(new.lines())) == (Position(0, 2), Position(0, 3), 1)
-            await session.clear()
-            reset = await anext(subscription)
-            assert isinstance(reset, Reset)
-            assert (reset.generation, reset.kept, reset.why) == (1, 0, "cleared")
-        with pytest.raises(StopAsyncIteration):
-            await anext(subscription)
-        assert await anext(session.subscribe("now")) == Live(Position(1, 0))
-        with pytest.raises(BadRequest):
-            await anext(session.subscribe("1:9"))
-        with pytest.raises(NotFound):
-            await anext(client.session("nobody").subscribe())
+async def test_a_subscription_delivers_the_backlog_then_live_then_new_records(
+    client: Client,
+) -> None:
+    session = await client.open("demo", follow=False)
+    await session.append_message([message("a"), message("b")])
+    async with session.subscribe() as subscription:
+        backlog = await anext(subscription)
+        assert isinstance(backlog, RecordsEvent)
+        assert [record.record["content"] for record in backlog.records()] == ["a", "b"]
+        assert await anext(subscription) == Live(Position(0, 2))
+        await session.append_message(message("c"))
+        new = await anext(subscription)
+        assert isinstance(new, RecordsEvent)
+        assert (new.first, new.next, len(new.lines())) == (Position(0, 2), Position(0, 3), 1)
+        await session.clear()
+        reset = await anext(subscription)
+        assert isinstance(reset, Reset)
+        assert (reset.generation, reset.kept, reset.why) == (1, 0, "cleared")
+    with pytest.raises(StopAsyncIteration):
+        await anext(subscription)
+    assert await anext(session.subscribe("now")) == Live(Position(1, 0))
+    with pytest.raises(BadRequest):
+        await anext(session.subscribe("1:9"))
+    with pytest.raises(NotFound):
+        await anext(client.session("nobody").subscribe())
 
 
 async def test_a_subscription_from_now_delivers_every_later_ack(
@@ -372,28 +359,27 @@ async def test_a_subscription_from_now_delivers_every_later_ack(
             await anext(missing)
 
 
-async def test_a_second_task_waiting_on_a_subscription_gets_an_error(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo", follow=False)
-        events = session.subscribe()
-        assert isinstance(await anext(events), Live)
-        first: list[SubscriptionEvent] = []
+async def test_a_second_task_waiting_on_a_subscription_gets_an_error(client: Client) -> None:
+    session = await client.open("demo", follow=False)
+    events = session.subscribe()
+    assert isinstance(await anext(events), Live)
+    first: list[SubscriptionEvent] = []
 
-        async def take() -> None:
-            first.append(await anext(events))
+    async def take() -> None:
+        first.append(await anext(events))
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take)
-            await anyio.wait_all_tasks_blocked()
-            with anyio.fail_after(30), pytest.raises(Busy, match="subscription of its own"):
-                await anext(events)
-            await session.append_message(message("a"))
-        assert isinstance(first[0], RecordsEvent)
-        with anyio.move_on_after(0):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(30), pytest.raises(Busy, match="subscription of its own"):
             await anext(events)
-        await session.append_message(message("b"))
-        # A caller that gave up waiting does not block the next one.
-        assert isinstance(await anext(events), RecordsEvent)
+        await session.append_message(message("a"))
+    assert isinstance(first[0], RecordsEvent)
+    with anyio.move_on_after(0):
+        await anext(events)
+    await session.append_message(message("b"))
+    # A caller that gave up waiting does not block the next one.
+    assert isinstance(await anext(events), RecordsEvent)
 
 
 @pytest.mark.slow
@@ -415,67 +401,13 @@ async def test_entering_a_subscription_twice_does_not_end_it(
             assert isinstance(await anext(events), Live)
 
 
-async def test_a_saved_position_of_an_old_incarnation_begins_with_a_reset(
-    root: Path,
-) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.append_message([message("old"), message("old")])
-        saved = session.incarnation
-        assert saved is not None
-        await client.delete("demo")
-        again = await client.open("demo", follow=False)
-        await again.append_message([message("new") for _ in range(3)])
-        async with again.subscribe("0:2", incarnation=saved) as events:
-            reset = await anext(events)
-            assert isinstance(reset, Reset)
-            assert reset.kept == 0
-            assert events.incarnation == reset.incarnation == again.incarnation != saved
-
-
-async def test_a_backlog_larger_than_the_window_arrives_whole(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo", follow=False)
-        text = "x" * 100_000
-        for _ in range(10):
-            await session.append_message([message(text)] * 16)
-        received = 0
-        async for event in session.subscribe():
-            if isinstance(event, Live):
-                break
-            assert isinstance(event, RecordsEvent)
-            received += len(event.lines())
-        assert received == 160
-        assert len((await client.open("demo")).history) == 160
-
-
-async def test_many_tasks_share_one_client(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-
-        async def write(number: int) -> None:
-            for count in range(10):
-                await session.append_message(message(f"{number}-{count}"))
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(32):
-                tasks.start_soon(write, number)
-        texts = [entry["content"] for entry in session.history]
-        assert len(texts) == len(set(texts)) == 320
-        for number in range(32):
-            mine = [text for text in texts if text.startswith(f"{number}-")]
-            assert mine == [f"{number}-{count}" for count in range(10)]
-
-
-async def test_a_cancelled_call_leaves_the_client_sound(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await session.append_message(message("cancelled"), key="k")
-        ack = await session.append_message(message("cancelled"), key="k")
-        assert session.history == [message("cancelled")]
-        assert ack.head == session.head
+async def test_a_cancelled_call_leaves_the_client_sound(session: Session) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await session.append_message(message("cancelled"), key="k")
+    ack = await session.append_message(message("cancelled"), key="k")
+    assert session.history == [message("cancelled")]
+    assert ack.head == session.head
 
 
 async def test_an_error_in_the_body_leaves_the_client_as_it_was_raised(root: Path) -> None:
@@ -499,15 +431,13 @@ async def test_a_closed_client_says_so(root: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-async def test_a_client_is_refused_in_a_child_after_a_fork(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if is_refused(session) else 1)
-        _, status = await anyio.to_thread.run_sync(os.waitpid, child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        await session.append_message(message("parent"))
+async def test_a_client_is_refused_in_a_child_after_a_fork(session: Session) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if is_refused(session) else 1)
+    _, status = await anyio.to_thread.run_sync(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    await session.append_message(message("parent"))
 
 
 def is_refused(session: Session) -> bool:
@@ -519,17 +449,7 @@ def is_refused(session: Session) -> bool:
     return False
 
 
-async def test_a_closed_session_is_followed_no_longer(root: Path) -> None:
-    async with connect(root) as client:
-        session = await client.open("demo")
-        await session.close()
-        assert not session.is_following
-        assert (await session.clients()).clients == []
-
-
-@pytest.mark.served(False)
-async def test_an_endpoint_is_enough_to_reach_a_daemon(root: Path) -> None:
-    with ForegroundDaemon(root) as daemon:
-        async with steno.connect(endpoint=daemon.endpoint) as client:
-            status = await client.status()
-            assert (status.pid, status.root) == (daemon.pid, str(root))
+async def test_a_closed_session_is_followed_no_longer(session: Session) -> None:
+    await session.close()
+    assert not session.is_following
+    assert (await session.clients()).clients == []

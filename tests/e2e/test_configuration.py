@@ -53,15 +53,15 @@ def _options_of_root(steno: Steno, root: Path) -> dict[str, object]:
     return first
 
 
-def test_the_example_is_printed_and_is_a_configuration_that_works(root: Path) -> None:
-    steno = Steno(root)
+def test_the_example_is_printed_and_is_a_configuration_that_works(root: Path, steno: Steno) -> None:
     assert steno("config", "--example").out == example()
     _configure(root, example())
     assert steno("append", "demo", "hi").code == 0
 
 
-def test_a_daemon_reloads_its_configuration_on_sighup(root: Path, tmp_path: Path) -> None:
-    steno = Steno(root)
+def test_a_daemon_reloads_its_configuration_on_sighup(
+    root: Path, steno: Steno, tmp_path: Path
+) -> None:
     with ForegroundDaemon(root) as daemon:
         file = _configure(
             root,

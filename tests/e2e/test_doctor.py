@@ -41,6 +41,7 @@ from support.scripted_daemon import Answers, Script, ScriptedDaemon
 
 WELL, PROBLEM = 0, 7
 ODD_KINDS = ("FIFO", "socket", "folder", "symbolic link")
+FOLDERS = (paths.SESSIONS, credentials.KEYS_FOLDER)
 OWN_FILES = (
     "context.jsonl", "wire.jsonl", "timeline.jsonl", "state.json", "context.mark", "wire.mark",
     "context_1.jsonl",
@@ -102,8 +103,7 @@ def test_a_root_on_a_read_only_file_system_is_a_problem(
     assert (finding.state, "mount it for writing" in finding.remedy) == ("problem", True)
 
 
-def test_a_healthy_daemon_is_ok_and_no_file_is_left(root: Path) -> None:
-    steno = Steno(root)
+def test_a_healthy_daemon_is_ok_and_no_file_is_left(root: Path, steno: Steno) -> None:
     steno("append", "demo", "hi")
     before = sorted(root.iterdir())
     code, found = _examine(root)
@@ -125,11 +125,6 @@ def test_the_findings_are_readable(root: Path) -> None:
     assert f"→ `chmod 700 {root}`" in shown
     # A busy or nearly full disk is another warning.
     assert re.search(r"0 problems, [1-9] warnings? on", shown)
-
-
-def test_doctor_starts_no_daemon(root: Path) -> None:
-    _examine(root)
-    assert not (root / paths.LOCK).exists()
 
 
 def test_doctor_reports_a_stopped_process_with_a_remedy(root: Path) -> None:
@@ -271,24 +266,6 @@ def test_too_little_free_space_is_a_problem(root: Path) -> None:
     assert "less than the floor" in found["disk"][0]["told"]
 
 
-def test_a_disk_without_inodes_is_a_problem(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mib = 1024
-    found = os.statvfs_result((1024, 1024, 64 * mib, 60 * mib, 60 * mib, 100, 0, 0, 0, 255))
-    monkeypatch.setattr(os, "statvfs", lambda _: found)
-    (finding,) = check_disk(Namespace(), root)
-    assert finding.state == "problem"
-    assert "63 MB free of 67 MB, and no inode" in finding.text
-
-
-def test_doctor_accepts_a_file_system_without_a_size(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
-    monkeypatch.setattr(os, "statvfs", lambda _: found)
-    (finding,) = check_disk(Namespace(), root)
-    assert (finding.state, "does not report" in finding.text) == ("ok", True)
-
-
 def test_files_that_cannot_have_two_names_are_a_problem(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,33 +281,32 @@ def test_files_that_cannot_have_two_names_are_a_problem(
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("tail", "printed", "changed_s"),
-    [
-        (b'{"role":"user","cont', "its last line is not finished", 1),
-        (b'{"role":"user","cont', "its last line is not finished", 4_000_000_000),
-        (b'{"role":"user"\n', "its last line is no JSON", 1),
-        (b"\0\0\0\0\n", "NUL bytes", 1),
-    ],
-)
-def test_doctor_reports_a_torn_tail(root: Path, tail: bytes, printed: str, changed_s: int) -> None:
-    steno = Steno(root)
-    steno("append", "team/demo", "hi")
+def test_doctor_reports_a_torn_tail(root: Path, steno: Steno) -> None:
+    torn = [
+        ("team/a", b'{"role":"user","cont', "its last line is not finished", 1),
+        ("team/b", b'{"role":"user","cont', "its last line is not finished", 4_000_000_000),
+        ("team/c", b'{"role":"user"\n', "its last line is no JSON", 1),
+        ("team/d", b"\0\0\0\0\n", "NUL bytes", 1),
+    ]
+    for session, *_ in torn:
+        steno("append", session, "hi")
     steno("stop")
-    context = root / paths.SESSIONS / "team" / "demo" / paths.CONTEXT
-    with context.open("ab") as file:
-        file.write(tail)
-    # The file has not changed for a while, by any clock.
-    os.utime(context, (changed_s, changed_s))
+    for session, tail, _, changed_s in torn:
+        context = root / paths.SESSIONS / session / paths.CONTEXT
+        with context.open("ab") as file:
+            file.write(tail)
+        # The file has not changed for a while, by any clock.
+        os.utime(context, (changed_s, changed_s))
     code, found = _examine(root)
     assert code == WELL
-    (finding,) = found["sessions"]
-    assert finding["state"] == "warning"
-    assert finding["told"].startswith("team/demo: ")
-    assert printed in finding["told"]
-    steno("append", "team/demo", "again")
-    (finding,) = _examine(root)[1]["sessions"]
-    assert "1 damaged part in quarantine" in finding["told"]
+    for (session, _, printed, _), finding in zip(torn, found["sessions"], strict=True):
+        assert finding["state"] == "warning"
+        assert finding["told"].startswith(f"{session}: ")
+        assert printed in finding["told"]
+    for session, *_ in torn:
+        steno("append", session, "again")
+    for finding in _examine(root)[1]["sessions"]:
+        assert "1 damaged part in quarantine" in finding["told"]
 
 
 def test_an_unreadable_session_does_not_end_the_check_of_the_others(
@@ -364,9 +340,8 @@ def test_an_unreadable_session_does_not_end_the_check_of_the_others(
     assert third == "c: its last line is not finished"
 
 
-def test_doctor_reports_a_slow_sync(root: Path) -> None:
+def test_doctor_reports_a_slow_sync(root: Path, steno: Steno) -> None:
     (root / paths.CONFIG).write_text("[disk]\nslow_sync_s = 0\n")
-    steno = Steno(root)
     steno("append", "demo", "hi")
     _, found = _examine(root)
     assert any("a sync was slow at" in finding["told"] for finding in found["daemon"])
@@ -550,17 +525,21 @@ def test_an_obstacle_among_the_sessions_is_reported(root: Path, kind: str) -> No
     assert f"s is a {kind}: it cannot contain a session" in found["sessions"][0]["told"]
 
 
-@pytest.mark.parametrize("kind", ODD_KINDS)
 @pytest.mark.parametrize(
-    "name", [paths.CONFIG, paths.LOCK, paths.LOG, paths.SESSIONS, credentials.KEYS_FOLDER]
+    ("name", "kind"),
+    [
+        *((paths.CONFIG, kind) for kind in ODD_KINDS),
+        *((name, "FIFO") for name in (paths.LOCK, paths.LOG, *FOLDERS)),
+        *((name, "folder") for name in FOLDERS),
+    ],
 )
-def test_a_part_of_the_root_of_another_type_is_reported(root: Path, kind: str, name: str) -> None:
+def test_a_part_of_the_root_of_another_type_is_reported(root: Path, name: str, kind: str) -> None:
     _put_odd(root / name, kind)
     code, found = _examine(root)
     # The fixture also examines the root at its end.
     (root / name).rename(root / "away")
     printed = [each["told"] for check in found.values() for each in check if each["remedy"]]
-    if kind == "folder" and name in {paths.SESSIONS, credentials.KEYS_FOLDER}:
+    if kind == "folder" and name in FOLDERS:
         assert (code, printed) == (WELL, [])
     else:
         assert any(f"{root / name} is a {kind}" in each for each in printed), printed
@@ -580,9 +559,8 @@ def test_other_commands_do_not_wait_for_a_fifo_in_the_root(root: Path) -> None:
 
 
 def test_doctor_reports_a_missing_present_generation_with_a_remedy(
-    root: Path,
+    root: Path, steno: Steno
 ) -> None:
-    steno = Steno(root)
     steno("append", "team/demo", "one")
     for text in ("two", "three"):
         steno("clear", "team/demo")
@@ -601,10 +579,7 @@ def test_doctor_reports_a_missing_present_generation_with_a_remedy(
     assert [each["content"] for each in steno("read", "team/demo").documents] == ["two"]
 
 
-def test_an_error_about_a_missing_present_generation_has_a_remedy(
-    root: Path,
-) -> None:
-    steno = Steno(root)
+def test_an_error_about_a_missing_present_generation_has_a_remedy(root: Path, steno: Steno) -> None:
     steno("append", "demo", "one")
     steno("clear", "demo")
     steno("append", "demo-2", "another")

@@ -54,10 +54,9 @@ def wait_until_swept(root: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_an_import_that_is_killed_at_its_command_can_be_repeated(
-    root: Path, tmp_path: Path, moment: str
+    root: Path, steno: Steno, tmp_path: Path, moment: str
 ) -> None:
     (tmp_path / "context.jsonl").write_text(LINE)
-    steno = Steno(root)
     arguments = ["--root", str(root), "import", str(tmp_path), "team/demo"]
     died = subprocess.run(
         [sys.executable, "-c", _DIE_IN_IMPORT, moment, *arguments], timeout=DEADLINE_S, check=False
@@ -77,11 +76,10 @@ def test_an_import_that_is_killed_at_its_command_can_be_repeated(
 
 @pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_an_import_whose_daemon_is_killed_at_the_move_is_done_by_the_next(
-    root: Path, tmp_path: Path, moment: str
+    root: Path, steno: Steno, tmp_path: Path, moment: str
 ) -> None:
     (tmp_path / "context.jsonl").write_text(LINE)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    steno = Steno(root)
     with subprocess.Popen(
         [sys.executable, "-c", _DIE_IN_DAEMON, "--foreground", "--root", str(root)],
         env={**os.environ, "MOMENT": moment},

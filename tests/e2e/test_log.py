@@ -212,11 +212,8 @@ def test_the_next_daemon_logs_that_the_last_one_was_killed(root: Path) -> None:
         assert len([line for line in daemon.log if " left_by_killed " in line]) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-def test_a_signal_that_is_to_rotate_a_log_ends_no_daemon(
-    root: Path, number: signal.Signals
-) -> None:
+def test_a_signal_that_is_to_rotate_a_log_ends_no_daemon(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
-        os.kill(daemon.pid, number)
-        os.kill(daemon.pid, signal.SIGHUP)
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+            os.kill(daemon.pid, number)
         daemon.wait_for(" config_read ")

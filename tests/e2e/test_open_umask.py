@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from stenod.store.lock import make_root
 from support.command import Steno
 
 
-class WithOpenUmask(Steno):
-    """The command with umask 000."""
-
-    def words(self, *arguments: str) -> list[str]:
-        return ["sh", "-c", 'umask 000; exec "$@"', "sh", *super().words(*arguments)]
+@pytest.fixture
+def _open_umask() -> Iterator[None]:
+    """Nothing is taken from the modes of what this process makes."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
 def _open_to_others(folder: Path) -> list[str]:
@@ -32,10 +34,12 @@ def _open_to_others(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.forked(False)
+@pytest.mark.usefixtures("_open_umask")
 def test_no_folder_that_steno_makes_is_open_to_others(root: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    steno = WithOpenUmask(
+    steno = Steno(
         root, HOME=str(home), XDG_CACHE_HOME=str(home / "a" / "cache"),
         XDG_CONFIG_HOME=str(home / "b" / "config"), XDG_STATE_HOME=str(home / "c" / "state"),
         XDG_DATA_HOME=str(home / "d" / "data"),
@@ -55,15 +59,12 @@ def test_no_folder_that_steno_makes_is_open_to_others(root: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("make", ["root", "socket"])
+@pytest.mark.usefixtures("_open_umask")
 def test_parents_of_the_root_and_of_the_socket_are_private(tmp_path: Path, make: str) -> None:
-    before = os.umask(0)
-    try:
-        if make == "root":
-            make_root(tmp_path / "one" / "two" / "root")
-        else:
-            socket_path.prepare(tmp_path / "one" / "two" / "daemon.sock")
-    finally:
-        os.umask(before)
+    if make == "root":
+        make_root(tmp_path / "one" / "two" / "root")
+    else:
+        socket_path.prepare(tmp_path / "one" / "two" / "daemon.sock")
     assert _open_to_others(tmp_path) == []
 
 

@@ -140,21 +140,6 @@ def test_another_user_reaches_neither_socket_nor_files(root: Path) -> None:
         assert reached == []
 
 
-@as_root
-def test_a_root_of_another_user_is_refused(root: Path) -> None:
-    os.chown(root, OTHER_USER, OTHER_USER)
-    ran = start(root)
-    assert (ran.returncode, f"belongs to user {OTHER_USER}" in ran.stderr) == (1, True)
-    assert list(root.iterdir()) == []
-
-
-def test_world_writable_root_is_refused(root: Path) -> None:
-    root.chmod(0o777)
-    ran = start(root)
-    assert (ran.returncode, "chmod o-w" in ran.stderr) == (1, True)
-    assert list(root.iterdir()) == []
-
-
 def test_a_socket_beside_a_long_root_lies_in_no_folder_of_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -268,8 +268,7 @@ def test_a_finding_of_verify_names_the_given_root(root: Path, tmp_path: Path) ->
     assert repair == ["repair", "demo", *named]
 
 
-def test_a_command_without_a_given_destination_is_printed_as_it_is(root: Path) -> None:
-    steno = Steno(root)
+def test_a_command_without_a_given_destination_is_printed_as_it_is(steno: Steno) -> None:
     assert steno("append", "demo", "hi").code == 0
     assert _commands_in(steno("delete", "demo", "--yes").err) == [["undelete", "demo"]]
 

@@ -48,9 +48,8 @@ def keep_daemon(_: Steno) -> None:
 
 @pytest.mark.parametrize("before", [keep_daemon, end_daemon, kill_daemon])
 def test_no_read_changes_a_time_or_makes_a_file(
-    root: Path, before: Callable[[Steno], None]
+    root: Path, steno: Steno, before: Callable[[Steno], None]
 ) -> None:
-    steno = Steno(root)
     for text in ("one", "two"):
         steno("append", "demo", text)
     sessions = root / paths.SESSIONS
@@ -67,9 +66,8 @@ def test_no_read_changes_a_time_or_makes_a_file(
 
 @pytest.mark.parametrize("before", [keep_daemon, end_daemon, kill_daemon])
 def test_no_follower_changes_a_time_or_makes_a_file(
-    root: Path, before: Callable[[Steno], None]
+    root: Path, steno: Steno, before: Callable[[Steno], None]
 ) -> None:
-    steno = Steno(root)
     steno("append", "demo", "one")
     sessions = root / paths.SESSIONS
     before(steno)
@@ -102,8 +100,7 @@ def followers(steno: Steno) -> list[dict[str, Any]]:
     return ran.document["clients"] if ran.code == 0 else []
 
 
-def test_the_first_event_reaches_who_followed_before_it(root: Path) -> None:
-    steno = Steno(root)
+def test_the_first_event_reaches_who_followed_before_it(root: Path, steno: Steno) -> None:
     steno("append", "demo", "one")
     with steno.begin("tail", "demo", "-f", "--wire") as follower:
         wait_for_follower(steno)

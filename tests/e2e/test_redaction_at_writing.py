@@ -174,16 +174,6 @@ def test_only_the_named_sessions_are_masked(some: Path, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.anyio
-async def test_the_async_client_masks_only_the_named_sessions(some: Path) -> None:
-    async with client_of.connect(some) as client:
-        private, other = await client.open("private"), await client.open("other")
-        await private.append_message(MESSAGE)
-        await other.append_message(MESSAGE)
-        assert private.history[0]["content"] == f"the key {MASK}"
-        assert other.history[0]["content"] == f"the key {KEY}"
-
-
 def _line_of(session: str, number: int, text: str) -> str:
     node = {
         "type": "user", "uuid": str(number), "parentUuid": str(number - 1) if number > 1 else None,

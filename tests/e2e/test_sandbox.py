@@ -106,7 +106,6 @@ def test_sandbox_without_sockets_ends_a_client_at_once(root: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.usefixtures("perhaps_served")
 def test_sandbox_without_sockets_ends_an_async_client_at_once(root: Path, backend: str) -> None:
     ran = _forbidden("socket", WAITING, str(root), backend)
     assert "this process may not open a socket" in ran.stdout, ran

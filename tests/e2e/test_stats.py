@@ -45,11 +45,6 @@ def test_stats_has_text_json_and_prometheus_formats(root: Path) -> None:
     )
 
 
-def test_stats_start_no_daemon(root: Path) -> None:
-    assert Steno(root)("stats").code == 5
-    assert not (root / "stenod.lock").exists()
-
-
 def test_prometheus_reads_the_same_numbers_from_the_loopback(root: Path) -> None:
     # None that the kernel gives to another program while the daemon starts.
     (port,) = free_ports(1)

@@ -26,18 +26,7 @@ def in_a_process(steno: Steno, *arguments: str, stdin: bytes = b"") -> Ran:
     return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "--version",
-        "append --help",
-        "nonsense",
-        "show missing",
-        "sessions --json",
-        "keys",
-        "stat demo",
-    ],
-)
+@pytest.mark.parametrize("line", ["append --help", "nonsense", "show missing", "sessions --json"])
 def test_a_call_ends_as_its_process_does(daemon: DaemonInThread, line: str) -> None:
     steno = Steno(daemon.root)
     assert steno("append", "demo", "hi").code == 0

@@ -50,6 +50,17 @@ def nearly_full(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: found)
 
 
+def without_inodes(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    kib = 1024
+    found = os.statvfs_result((1024, 1024, 64 * kib, 60 * kib, 60 * kib, 100, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+
+
+def without_a_size(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+
+
 def slow(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
     monkeypatch.setattr(limits, "SLOW_SYNC_S", 0.0)
 
@@ -73,6 +84,8 @@ def with_two_sessions(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
         (check_root, of_another_user, "problem", "belongs to uid"),
         (check_root, closed_to_its_owner, "problem", "cannot be written"),
         (check_disk, nearly_full, "warning", "315 MB free of"),
+        (check_disk, without_inodes, "problem", "63 MB free of 67 MB, and no inode"),
+        (check_disk, without_a_size, "ok", "does not report"),
         (check_sync, slow, "warning", "append and fdatasync take"),
         (check_cluster, with_a_cluster, "ok", "config.toml names the cluster team"),
         (check_sessions, with_two_sessions, "ok", "only the first 1 were checked"),

@@ -265,12 +265,15 @@ def serve(descriptor: int) -> None:
     for name in _PRELOADED:
         import_module(name)
     from steno._connect import spawn
+    from steno_cli import readable
     from steno_cli.command_table import COMMANDS
     from steno_cli.parser import module_of
 
     for name in COMMANDS:
         import_module(module_of(name))
     spawn.subprocess = warm_daemon.Subprocess  # type: ignore[misc, assignment]
+    # A text is laid out however long that takes on a busy machine.
+    readable.RENDER_S_MAX = 60.0  # type: ignore[misc]
     gc.collect()
     gc.freeze()
     waiting: dict[int, tuple[int, int]] = {}

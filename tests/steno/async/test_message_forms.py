@@ -77,17 +77,6 @@ async def test_the_async_client_stores_each_form_and_role(
     assert b'"n":1.50' in (root / "sessions" / "demo" / "context.jsonl").read_bytes()
 
 
-def test_the_blocking_client_stores_each_form_and_role(root: Path, daemon: DaemonInThread) -> None:
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        for form in FORMS:
-            session.append_message(form)
-        session.append_message(FORMS)
-        session.append_wire([("Noted", MessageDataclass("user", "x")), ("Noted", {}, 1.0)])
-        assert session.history == STORED * 2
-    assert _stored(root, "demo") == STORED * 2
-
-
 def test_bytes_of_an_unstamped_session_are_stored_as_given(
     root: Path, daemon: DaemonInThread
 ) -> None:

@@ -65,18 +65,6 @@ def test_subscription_receives_the_last_record(root: Path) -> None:
     asyncio.run(main())
 
 
-def test_many_concurrent_requests_all_get_replies(root: Path) -> None:
-    async def main() -> None:
-        async with steno.connect(root, spawn=False) as client:
-            session = await client.open("demo")
-            messages = [{"role": "user", "content": str(number)} for number in range(MANY)]
-            acks = await asyncio.gather(*map(session.append_message, messages))
-            assert len({ack.first for ack in acks}) == MANY
-            assert len(session.history) == MANY
-
-    asyncio.run(main())
-
-
 def test_callers_with_replies_in_one_message_send_one_message(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

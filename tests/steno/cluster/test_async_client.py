@@ -4,7 +4,6 @@ import anyio
 import pytest
 
 import steno
-from steno_protocol import limits
 from support.scripted_cluster import (
     DEADLINE_S,
     HOME,
@@ -17,25 +16,9 @@ from support.scripted_cluster import (
 
 pytestmark = pytest.mark.anyio
 
-NOT_SERVED = (steno.Held, steno.OutcomeUnknown)
-"""At its deadline a change may just be on its way to the home daemon again, which may apply it."""
-
 
 def connected(cluster: ScriptedCluster, timeout: float = WAIT_S) -> steno.Client:
     return steno.connect(endpoint=cluster.members[HOME].endpoint, timeout=timeout)
-
-
-@pytest.mark.usefixtures("patient_clients")
-async def test_commands_go_to_the_named_owner_and_stay_there(cluster: ScriptedCluster) -> None:
-    cluster.owner = 1
-    async with connected(cluster) as client:
-        session = client.session("demo")
-        for number in range(3):
-            await session.append_message(message(number))
-    asked = [len(member.requests) for member in cluster.members]
-    assert contents(cluster.lines) == ["0", "1", "2"]
-    # Home: hello and the first append; the owner: hello and all appends.
-    assert asked == [2, 4, 0]
 
 
 async def test_a_moved_session_is_followed_without_loss_or_duplicate(
@@ -100,42 +83,14 @@ async def test_a_silent_owner_is_left_when_home_has_the_session(cluster: Scripte
     assert seen == ["0", "1"]
 
 
-async def test_daemons_that_name_each_other_are_asked_with_pauses(
-    cluster: ScriptedCluster,
-) -> None:
-    members = cluster.members
-    cluster.owner = None
-    cluster.named = {0: members[1].endpoint, 1: members[2].endpoint, 2: members[1].endpoint}
-    async with connected(cluster, timeout=DEADLINE_S) as client:
-        with pytest.raises(steno.Held) as refused:
-            await client.stat("demo")
-    assert refused.value.session == "demo"
-    assert refused.value.endpoint in {members[1].endpoint, members[2].endpoint}
-    assert "name each other" in refused.value.message
-    assert "steno cluster status" in refused.value.message
-    rounds = 2 + DEADLINE_S / limits.OWNER_PAUSE_S_MAX + 4
-    assert len(members[HOME].requests) < rounds
-    assert len(members[1].requests) < 2 * rounds
-
-
 async def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     await anyio.to_thread.run_sync(cluster.kill, 1)
     async with connected(cluster, timeout=DEADLINE_S) as client:
-        with pytest.raises(steno.Held) as refused:
+        with pytest.raises(steno.Held, match="named as the session's owner") as refused:
             await client.stat("demo")
-        with pytest.raises(steno.Held, match="named as the session's owner"):
-            await client.open("demo")
     assert refused.value.endpoint == cluster.members[1].endpoint
     assert cluster.members[1].endpoint in refused.value.message
-
-
-async def test_an_address_that_is_none_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
-    cluster.owner = 1
-    cluster.named = {HOME: "http://10.0.0.1"}
-    async with connected(cluster, timeout=DEADLINE_S) as client:
-        with pytest.raises(NOT_SERVED, match="is not an endpoint"):
-            await client.session("demo").append_message(message(0))
 
 
 async def test_owner_answers_while_home_is_dead(cluster: ScriptedCluster) -> None:

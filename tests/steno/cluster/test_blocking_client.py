@@ -20,6 +20,9 @@ from support.scripted_cluster import (
     wait_until,
 )
 
+NOT_SERVED = (steno.Held, steno.OutcomeUnknown)
+"""At its deadline a change may just be on its way to the home daemon again, which may apply it."""
+
 
 def connected(cluster: ScriptedCluster, timeout: float = WAIT_S) -> steno.BlockingClient:
     return steno.connect_sync(endpoint=cluster.members[HOME].endpoint, timeout=timeout)
@@ -123,18 +126,23 @@ def test_daemons_that_name_each_other_are_asked_with_pauses(cluster: ScriptedClu
     cluster.named = {0: members[1].endpoint, 1: members[2].endpoint, 2: members[1].endpoint}
     with connected(cluster, timeout=DEADLINE_S) as client, pytest.raises(steno.Held) as refused:
         client.stat("demo")
+    assert refused.value.session == "demo"
     assert refused.value.endpoint in {members[1].endpoint, members[2].endpoint}
     assert "name each other" in refused.value.message
-    assert len(members[HOME].requests) < 6 + DEADLINE_S / limits.OWNER_PAUSE_S_MAX
-
-
-def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
-    cluster.owner = 1
-    cluster.kill(1)
-    with connected(cluster, timeout=DEADLINE_S) as client, pytest.raises(steno.Held) as refused:
-        client.stat("demo")
-    assert refused.value.endpoint == cluster.members[1].endpoint
     assert "steno cluster status" in refused.value.message
+    rounds = 6 + DEADLINE_S / limits.OWNER_PAUSE_S_MAX
+    assert len(members[HOME].requests) < rounds
+    assert len(members[1].requests) < 2 * rounds
+
+
+def test_an_address_that_is_none_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
+    cluster.owner = 1
+    cluster.named = {HOME: "http://10.0.0.1"}
+    with (
+        connected(cluster, timeout=DEADLINE_S) as client,
+        pytest.raises(NOT_SERVED, match="is not an endpoint"),
+    ):
+        client.session("demo").append_message(message(0))
 
 
 def test_held_without_an_endpoint_is_raised_at_once(cluster: ScriptedCluster) -> None:

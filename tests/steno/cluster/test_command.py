@@ -1,28 +1,22 @@
 """The command in a cluster: it follows the owners, as it uses the blocking client."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
+from support.command import Steno
 from support.scripted_cluster import DEADLINE_S, HOME, ScriptedCluster, contents
 
 
-def steno(*words: str) -> list[str]:
-    return [sys.executable, "-m", "steno_cli", *words]
-
-
-def test_tail_follows_a_session_that_moves(cluster: ScriptedCluster) -> None:
+def test_tail_follows_a_session_that_moves(root: Path, cluster: ScriptedCluster) -> None:
     cluster.owner = 1
-    home = cluster.members[HOME].endpoint
-    command = steno("tail", "-f", "demo", "--endpoint", home, "--json")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+    steno, home = Steno(root), cluster.members[HOME].endpoint
+    with steno.begin("tail", "-f", "demo", "--endpoint", home, "--json") as following:
         assert following.stdout is not None
         try:
             for number, owner in enumerate([1, 2, HOME]):
                 if number:
                     cluster.move(owner)
-                append = steno("append", "demo", str(number), "--endpoint", home)
-                subprocess.run(append, check=True, capture_output=True)
+                assert steno("append", "demo", str(number), "--endpoint", home).code == 0
             seen = [json.loads(following.stdout.readline()) for _ in range(3)]
         finally:
             following.kill()
@@ -30,17 +24,13 @@ def test_tail_follows_a_session_that_moves(cluster: ScriptedCluster) -> None:
     assert contents(cluster.lines) == ["0", "1", "2"]
 
 
-def test_the_command_says_who_was_named_as_the_owner(cluster: ScriptedCluster) -> None:
+def test_the_command_says_who_was_named_as_the_owner(root: Path, cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     cluster.kill(1)
     endpoint = cluster.members[HOME].endpoint
-    done = subprocess.run(
-        steno("append", "demo", "hi", "--endpoint", endpoint, "--timeout", str(DEADLINE_S)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert cluster.members[1].endpoint in done.stderr
-    assert "steno cluster status" in done.stderr
-    assert "[session demo]" in done.stderr
+    words = ("append", "demo", "hi", "--endpoint", endpoint, "--timeout", str(DEADLINE_S))
+    done = Steno(root)(*words)
+    assert done.code == 1
+    assert cluster.members[1].endpoint in done.err
+    assert "steno cluster status" in done.err
+    assert "[session demo]" in done.err

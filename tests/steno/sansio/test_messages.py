@@ -4,6 +4,7 @@ from collections import UserDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -90,6 +91,16 @@ def test_each_form_is_a_payload_and_a_whole_event(form: Any) -> None:
     assert msgspec.json.decode(data)["message"]["payload"] == msgspec.json.decode(DATA)
     assert encode_events([("Noted", form, 1.0), form], None, 1.0) == [data, DATA]
     assert header_fields(form) == msgspec.json.decode(DATA)
+
+
+class Kind(Enum):
+    TEXT = "text"
+
+
+def test_values_with_a_json_form_are_written_in_it() -> None:
+    values = {"t": (1, 2), "f": 1e308, "b": True, "n": None, "i": 2**63, "o": {}, "k": Kind.TEXT}
+    [data] = encode_messages(values)
+    assert msgspec.json.decode(data) == {**values, "t": [1, 2], "k": "text"}
 
 
 def test_models_inside_a_dict_are_written_as_they_dump_themselves() -> None:

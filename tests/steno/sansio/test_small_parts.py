@@ -4,11 +4,8 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 
-import msgspec
 import pytest
 
 from steno._connect.target import make_target
@@ -45,33 +42,6 @@ def test_a_child_makes_no_key_that_its_parent_makes() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     assert len(set(run.stdout.split())) == 400
-
-
-class Made(msgspec.Struct):
-    role: str
-    content: object
-
-
-class Kind(Enum):
-    TEXT = "text"
-
-
-@dataclass
-class Part:
-    kind: Kind
-    text: str
-
-
-def test_value_with_a_json_form_is_written_in_it() -> None:
-    values = {"t": (1, 2), "f": 1e308, "b": True, "n": None, "i": 2**63, "o": {}, "l": [[]]}
-    [data] = encode_messages(values)
-    assert msgspec.json.decode(data) == {**values, "t": [1, 2]}
-    typed = {"content": [Part(Kind.TEXT, "hi"), Made("user", 1), Kind.TEXT]}
-    assert encode_messages(typed) == [
-        b'{"content":[{"kind":"text","text":"hi"},{"role":"user","content":1},"text"]}'
-    ]
-    with pytest.raises(BadRequest, match="NaN"):
-        encode_messages({"content": [Made("user", float("nan"))]})
 
 
 def test_sizes_are_checked_before_anything_is_sent() -> None:
