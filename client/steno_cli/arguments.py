@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from steno.parts import HANDLE_PATTERN
@@ -392,7 +393,7 @@ title_option = argument(
     help="the title of the new session (default: derived from SESSION's)",
 )  # fmt: skip
 why_option = argument(
-    "--why", metavar="TEXT", type=lambda text: _no_longer(text, limits.WHY_CHARS_MAX),
+    "--why", metavar="TEXT", type=partial(_no_longer, most=limits.WHY_CHARS_MAX),
     help="the reason, kept in the timeline",
 )  # fmt: skip
 expect_option = argument(
