@@ -95,13 +95,6 @@ def test_counters_and_state_agree_on_any_lines(lines: list[bytes]) -> None:
     assert state.head == Position(0, len(lines))
 
 
-@given(lines=LINES, kept=st.integers(0, 30))
-def test_reset_equals_a_replay_of_the_kept_lines(lines: list[bytes], kept: int) -> None:
-    state = _state_of(lines)
-    state.reset(1, kept)
-    assert _facts(state) == _facts(_state_of(lines[:kept], generation=1))
-
-
 @given(lines=LINES, floor=st.integers(0, 9), kept=st.integers(0, 30), again=st.integers(0, 9))
 def test_the_next_id_is_above_the_floor_and_all_ids_in_the_lines(
     lines: list[bytes], floor: int, kept: int, again: int
@@ -138,16 +131,6 @@ def test_the_pending_estimate_is_a_quarter_of_the_text_after_the_last_usage() ->
     assert state.token_count_with_pending == 7 + 8 // 4
     state.apply_lines([_usage(3)])
     assert state.token_count_with_pending == 3
-
-
-def test_the_estimate_counts_only_text_parts() -> None:
-    content = [
-        {"type": "text", "text": "four"},
-        {"type": "think", "think": "x" * 100, "text": "x" * 100},
-        {"type": "image_url", "image_url": {"url": "x" * 100}},
-    ]
-    message = {"role": "assistant", "content": content, "tool_calls": [{"id": "x" * 100}]}
-    assert _state_of([_line(message)]).token_count_with_pending == 1
 
 
 def test_the_history_is_the_messages_without_our_own_keys() -> None:

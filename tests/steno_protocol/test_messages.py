@@ -471,26 +471,6 @@ def test_an_entry_that_is_no_request_is_refused(entry: str) -> None:
     assert type(refusals_of(_message(entry))[b"r1"]) is BadRequest
 
 
-@given(data=st.data())
-def test_a_message_cut_or_changed_anywhere_is_refused_or_still_one(data: st.DataObject) -> None:
-    append = encode_command(Append(session="demo", key="k1"))
-    sent = [
-        OutgoingRequest(b"r1", append, [RECORD, RECORD]),
-        OutgoingRequest(b"r2", encode_command(Status())),
-    ]
-    frames = [bytearray(frame) for frame in encode_requests(sent)]
-    frame = frames[data.draw(st.integers(0, 1))]
-    place = data.draw(st.integers(0, len(frame) - 1))
-    frame[place] = data.draw(st.integers(0, 255))
-    cut = [bytes(each[:place]) if each is frame else bytes(each) for each in frames]
-    for changed in ([bytes(each) for each in frames], cut):
-        try:
-            found = decode_requests(changed)
-        except Refused:
-            continue
-        assert len(found) in {1, 2}
-
-
 # --- answers -------------------------------------------------------------------------------------
 
 

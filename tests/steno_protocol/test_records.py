@@ -90,26 +90,20 @@ def _nested(depth: int) -> bytes:
 # --- accepted ------------------------------------------------------------------------------------
 
 
-@given(message=MESSAGES, style=STYLES)
-def test_accepted_record_is_one_compact_line_of_the_same_meaning(
-    message: dict[str, Any], style: dict[str, Any]
+@given(message=MESSAGES, style=STYLES, key=CLIENT_KEYS, by=NAMES)
+def test_accepted_record_is_one_compact_line_that_readers_take_for_the_message(
+    message: dict[str, Any], style: dict[str, Any], key: str, by: str | None
 ) -> None:
     checked = check_message(_encoded(message, style))
     text = checked.data.decode()
     assert json.loads(text) == _without_reserved(message)
-    assert len(text.splitlines()) == 1
     assert text.splitlines() == [text]
-    assert not any(mark in checked.data for mark in (b"\n", b"\r", b"\0"))
+    assert b"\0" not in checked.data
     # Whitespace may remain in strings only.
     assert len(text) <= len(_encoded(_without_reserved(message), {"separators": (",", ":")}))
     assert check_message(checked.data) == checked
+    assert stamp_of(checked.data + b"\n") is None
 
-
-@given(message=MESSAGES, style=STYLES, key=CLIENT_KEYS, by=NAMES)
-def test_a_line_is_the_message_and_a_stamp_and_readers_agree(
-    message: dict[str, Any], style: dict[str, Any], key: str, by: str | None
-) -> None:
-    checked = check_message(_encoded(message, style))
     written = line(checked.data, stamps(key, 1, by)[0])
     assert written.endswith(b"}\n")
     meaning = parse_line(written)
@@ -118,12 +112,6 @@ def test_a_line_is_the_message_and_a_stamp_and_readers_agree(
     expected = {**_without_reserved(message), "_id": key}
     assert meaning.record == ({**expected, "_by": by} if by else expected)
     assert stamp_of(written) == Stamp(key, 0, 1)
-
-
-@given(message=MESSAGES)
-def test_bytes_that_are_compact_already_are_kept_as_they_are(message: dict[str, Any]) -> None:
-    data = _encoded(_without_reserved(message), {"separators": (",", ":"), "ensure_ascii": True})
-    assert check_message(data).data == data
 
 
 @given(data=st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
@@ -141,23 +129,7 @@ def test_any_bytes_raise_only_a_refusal(data: bytes) -> None:
         assert len(message) < 400
 
 
-@given(data=st.data(), message=MESSAGES)
-def test_a_record_cut_or_changed_anywhere_is_refused_or_still_a_line(
-    data: st.DataObject, message: dict[str, Any]
-) -> None:
-    whole = bytearray(_encoded(message, {"ensure_ascii": False}))
-    place = data.draw(st.integers(0, len(whole) - 1))
-    whole[place] = data.draw(st.integers(0, 255))
-    for changed in (bytes(whole), bytes(whole[:place])):
-        try:
-            checked = check_message(changed)
-        except BadRequest:
-            continue
-        assert json.loads(checked.data) == _without_reserved(json.loads(changed))
-        assert checked.data.decode().splitlines() == [checked.data.decode()]
-
-
-@given(batch=st.lists(st.tuples(MESSAGES, STYLES), min_size=1, max_size=4))
+@given(batch=st.lists(st.tuples(MESSAGES, STYLES), min_size=1, max_size=2))
 def test_messages_that_are_plain_together_are_so_one_by_one(
     batch: list[tuple[dict[str, Any], dict[str, Any]]],
 ) -> None:
@@ -426,11 +398,9 @@ def test_the_longest_stamp_is_found_behind_a_long_record() -> None:
     assert stamp_of(line(record, last)) == Stamp(key, 4095, 4096)
 
 
-@given(message=MESSAGES)
-def test_nothing_in_a_message_looks_like_a_stamp(message: dict[str, Any]) -> None:
-    forged = {**message, "x": {"_id": "k1"}, "content": '"_id":"k1"}', "y": [{"_id": "k1.0/2"}]}
-    for content in (message, forged):
-        assert stamp_of(check_message(_encoded(content, {})).data + b"\n") is None
+def test_nothing_in_a_message_looks_like_a_stamp() -> None:
+    forged = _message(x={"_id": "k1"}, content='"_id":"k1"}', y=[{"_id": "k1.0/2"}])
+    assert stamp_of(check_message(forged).data + b"\n") is None
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """Requests of one client to a daemon in this process."""
 
+from typing import TypeVar
+
 from steno_protocol.commands import Command
 from steno_protocol.events import AnyEvent
 from steno_protocol.messages import encode_request
 from steno_protocol.replies import AnyReply
 from support.daemon_in_process import DaemonInProcess
+
+T = TypeVar("T")
 
 
 def send(
@@ -29,6 +33,15 @@ async def ask(
     send(daemon, name, command, *records, user=user)
     await daemon.wait_for_answer(_id(name))
     return daemon.answers[_id(name)][0]
+
+
+async def ask_for(
+    kind: type[T], daemon: DaemonInProcess, name: str | bytes, command: Command, *records: bytes
+) -> T:
+    """Send a request, and return its first answer, which is of a kind."""
+    answer = await ask(daemon, name, command, *records)
+    assert isinstance(answer, kind), answer
+    return answer
 
 
 async def close_all(daemon: DaemonInProcess) -> None:

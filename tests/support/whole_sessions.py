@@ -1,5 +1,6 @@
 """Forks, renames, descriptions, deletions and restorations on a simulated disk."""
 
+import errno
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 from steno_protocol import limits, paths
 from steno_protocol.commands import Delete, Describe, Fork, List, Rename, TakeIn, Undelete
+from steno_protocol.errors import OutcomeUnknown
 from steno_protocol.replies import Deleted, Moved, SessionEntry, SessionStat
 from stenod.core import timeline
 from stenod.recovery.opened import Opened
@@ -18,7 +20,8 @@ from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.metadata import Description
 from stenod.sessions.session_folders import SessionFolders
 from support.lines import SESSION, append, line, user
-from support.simulated_disk import MOMENTS, SimulatedDisk, Survival
+from support.simulated_disk import MOMENTS, Effect, SimulatedDisk, Survival
+from support.simulated_faults import Call
 from support.stored_session import NOW_S, StoredSession, apply
 
 ROOT = "/disk"
@@ -235,6 +238,31 @@ def deaths(world: World, procedure: Callable[[World], object]) -> Iterator[Dying
                 else:
                     copy.disk.crash_at(call, moment)
                 yield Dying(copy, survival)
+
+
+def failures(
+    world: World, procedure: Callable[[World], object], effect: Effect
+) -> Iterator[tuple[World, Call, Exception | None]]:
+    """A copy of the world for each call of a procedure, in which it met an error at that call.
+
+    Yields:
+        the copy, whose disk works again; the call; what the procedure raised, if anything.
+    """
+    rehearsal = world.clone()
+    first = len(rehearsal.disk.calls)
+    procedure(rehearsal)
+    for number in range(first, len(rehearsal.disk.calls)):
+        copy, raised = world.clone(), None
+        copy.disk.fail_at(number, errno.EIO, effect)
+        try:
+            procedure(copy)
+        except (OSError, OutcomeUnknown) as error:
+            raised = error
+        copy.disk.heal()
+        call = copy.disk.calls[number]
+        if not call.method.startswith("open"):
+            assert not copy.disk._handles, "what fails leaves no handle open"
+        yield copy, call, raised
 
 
 def prepared() -> World:

@@ -120,6 +120,12 @@ def test_an_id_that_is_used_again_belongs_to_the_newest_call() -> None:
     assert cut_of(turn * 3, 3) == Cut(line=8, messages=8)
 
 
+def test_a_result_belongs_to_the_newest_call_of_its_id_without_one() -> None:
+    records = [said("user"), call("a"), said("user"), call("a"), result("a"), said("user")]
+
+    assert cut_of([*records, result("a"), said("user")]) == Cut(line=1, messages=1)
+
+
 def test_a_result_that_came_after_the_cut_was_chosen_moves_it() -> None:
     records = [said("user"), call("a"), said("user"), said("assistant")]
     conversation = conversation_of(records)
@@ -196,34 +202,6 @@ def test_a_cut_leaves_no_result_without_its_call_whenever_it_is_asked_for(
     kept = {number + cut for number in orphans(records[cut:])}
     assert kept <= orphans(records), "a result lost its call"
     assert conversation.whole(cut) == cut
-
-
-@given(st.data())
-def test_calls_and_results_are_as_many_on_each_side_of_a_cut(data: st.DataObject) -> None:
-    """Each call has one result, some time later, with any ids."""
-    waiting: list[str] = []
-    records: list[Record] = [said("user")]
-    for _ in range(data.draw(st.integers(0, 20))):
-        match data.draw(st.sampled_from(["call", "result", "said"])):
-            case "call":
-                waiting += (
-                    ids := data.draw(st.lists(st.sampled_from(IDS), min_size=1, max_size=3))
-                )
-                records.append(call(*ids))
-            case "result" if waiting:
-                records.append(result(waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))))
-            case _:
-                records.append(said("user"))
-    records += map(result, waiting)
-    chosen = cut_of(records, data.draw(st.integers(1, 6)))
-    if chosen is None:
-        return
-
-    kept = records[chosen.line :]
-
-    for call_id in IDS:
-        results = sum(record.get("tool_call_id") == call_id for record in kept)
-        assert results == sum(calls_in(record).count(call_id) for record in kept)
 
 
 @given(st.lists(st.sampled_from(["user", "assistant", "system"]).map(said)), st.integers(1, 5))

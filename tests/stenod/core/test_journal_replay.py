@@ -4,8 +4,6 @@ import zlib
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from steno_protocol.errors import Corrupt
 from steno_protocol.journal_entries import AnyEntry, Append, Create, Name, encode_entries
@@ -55,20 +53,3 @@ def test_a_snapshot_that_another_message_interrupts_is_void() -> None:
 def test_a_message_of_another_program_is_refused() -> None:
     with pytest.raises(Corrupt, match="no change of a session"):
         fed(("change", b"hello"))
-
-
-@given(st.lists(st.integers(1, 4), max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_a_change_in_any_parts_is_the_change(sizes: list[int], is_interrupted: list[bool]) -> None:
-    entries: list[AnyEntry] = [CREATE]
-    data = b""
-    for size in sizes:
-        entries.append(Append(1, len(data), zlib.crc32(data), b"x" * size))
-        data += b"x" * size
-    # A publisher that died among its parts is followed by an owner, which begins again.
-    attempt: list[Message] = [("part", [entry]) for entry in entries[:-1]]
-    messages: list[Message] = []
-    for number, is_cut in enumerate(is_interrupted):
-        if is_cut:
-            messages += [*attempt[:number], ("own", b"")]
-    messages += [*attempt, ("change", [entries[-1]])]
-    assert fed(*messages) == fed(("change", entries))

@@ -114,15 +114,6 @@ def test_used_key_is_in_the_table_or_looked_up(keys: list[str], known: int, keys
         assert table.get(key) is not None or table.must_be_looked_up(key, repeat=False)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=20), max_size=200))
-def test_the_filter_never_denies_a_key_that_it_saw(keys: list[bytes]) -> None:
-    key_filter = KeyFilter(0)
-    for key in keys:
-        key_filter.add(key)
-
-    assert all(key in key_filter for key in keys)
-
-
 def test_the_filter_is_seldom_wrong_and_never_larger_than_its_limit() -> None:
     key_filter = KeyFilter(10_000)
     for number in range(10_000):

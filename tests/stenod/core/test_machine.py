@@ -1,22 +1,17 @@
 """The writer's decisions, and no effect of a refused command."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from steno_protocol import records
 from steno_protocol.commands import Append, Mutation
-from steno_protocol.context import ContextCounters, parse_line
+from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest, Conflict, Exists, Refused, TooLarge
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
 from stenod.core.keys import Applied, KeyTable
-from stenod.core.lines import split_lines
-from stenod.core.machine import Answered, Lines, Machine, Mailing, Rewrite
+from stenod.core.machine import Answered, Lines, Machine, Mailing
 from support.lines import (
     SESSION,
     append,
@@ -66,11 +61,6 @@ def test_unstamped_session_contains_the_callers_records() -> None:
 
     assert lines_of(machine, append("k1", by="planner"), record).data == record + b"\n"
     assert lines_of(machine, usage("k2", 7)).data == records.usage_record(7) + b"\n"
-
-
-def test_prompt_is_a_line_in_an_empty_session_and_otherwise_a_rewrite() -> None:
-    assert isinstance(fresh().decide(prompt("p", "be kind"), []), Lines)
-    assert isinstance(fresh(line=1).decide(prompt("p", "be kind"), []), Rewrite)
 
 
 # --- keys --------------------------------------------------------------------------------------
@@ -164,14 +154,6 @@ def test_a_reservation_is_given_back_while_no_later_id_was_given_out() -> None:
     assert ack_of(machine, checkpoint("c")).checkpoint_id == second
 
 
-def test_a_rewrite_ends_all_reservations() -> None:
-    machine = fresh(line=5, n_checkpoints=3)
-    machine.reserve_checkpoint_id()
-    machine.rewritten("r", Applied("clear", Position(1, 0), 0), Position(1, 0), ContextCounters())
-
-    assert ack_of(machine, checkpoint("c")).checkpoint_id == 0
-
-
 # --- refusals ----------------------------------------------------------------------------------
 
 LARGE = user("x" * 16 * 1024 * 1024)
@@ -201,116 +183,3 @@ def test_a_refused_command_leaves_the_state_as_it_was(
 
 
 # --- the whole machine against a list ----------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Model:
-    """A naive session: its lines, and the reply to each key."""
-
-    lines: list[bytes]
-    answers: dict[str, Ack]
-
-    def copy(self) -> "Model":
-        return Model(list(self.lines), dict(self.answers))
-
-    @property
-    def counters(self) -> ContextCounters:
-        counters = ContextCounters()
-        for data in self.lines:
-            counters.apply(parse_line(data))
-        return counters
-
-
-KEYS = st.sampled_from([f"k{number}" for number in range(12)])
-RECORDS = st.lists(
-    st.sampled_from([user("a"), user("some text"), user("")]), min_size=1, max_size=3
-)
-
-
-class MachineAgainstList(RuleBasedStateMachine):
-    """Random commands, commits and roll-backs; the machine and a plain list stay equal."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.machine = fresh()
-        self.durable = Model([], {})
-        self.tentative = self.durable.copy()
-        self.kinds: dict[str, type[Mutation]] = {}
-        self.asked: dict[str, list[object]] = {}
-
-    def decide(self, command: Mutation, data: list[bytes]) -> None:
-        known = self.tentative.answers.get(command.key)
-        if known is not None and self.kinds[command.key] is not type(command):
-            with pytest.raises(BadRequest):
-                self.machine.decide(command, data)
-            return
-        asked = [command, data]
-        if known is not None and self.asked[command.key] != asked:
-            with pytest.raises(Conflict, match=f"other contents, by the .* at {known.first}"):
-                self.machine.decide(command, data)
-            return
-        decision = self.machine.decide(command, data)
-        if known is not None:
-            assert isinstance(decision, Answered)
-            assert decision.ack.duplicate
-            assert (decision.ack.first, decision.ack.head) == (known.first, known.head)
-            assert decision.ack.checkpoint_id == known.checkpoint_id
-            return
-        assert isinstance(decision, Lines)
-        assert decision.ack.first == f"0:{len(self.tentative.lines)}"
-        self.tentative.lines += split_lines(decision.data)
-        assert decision.ack.head == f"0:{len(self.tentative.lines)}"
-        self.tentative.answers[command.key] = decision.ack
-        self.kinds[command.key] = type(command)
-        self.asked[command.key] = asked
-
-    @rule(key=KEYS, data=RECORDS)
-    def append(self, key: str, data: list[bytes]) -> None:
-        self.decide(append(key), data)
-
-    @rule(key=KEYS, shown=st.booleans())
-    def checkpoint(self, key: str, shown: bool) -> None:
-        expected = self.tentative.counters.n_checkpoints
-        is_new = key not in self.tentative.answers
-        self.decide(checkpoint(key, add_user_message=shown), [])
-        if is_new:
-            assert self.tentative.answers[key].checkpoint_id == expected
-
-    @rule(key=KEYS, count=st.integers(0, 99))
-    def usage(self, key: str, count: int) -> None:
-        self.decide(usage(key, count), [])
-
-    @rule(key=KEYS)
-    def bad_record(self, key: str) -> None:
-        is_append = self.kinds.get(key, Append) is Append
-        expected = Conflict if key in self.tentative.answers and is_append else BadRequest
-        with pytest.raises(expected):
-            self.machine.decide(append(key), [user("fine"), b"[]"])
-
-    @rule(key=KEYS, off=st.sampled_from([-1, 1]))
-    @precondition(lambda self: self.tentative.lines)
-    def wrong_expectation(self, key: str, off: int) -> None:
-        if key not in self.tentative.answers:
-            expect = f"0:{len(self.tentative.lines) + off}"
-            with pytest.raises(Conflict):
-                self.machine.decide(append(key, expect=expect), [user("a")])
-
-    @rule()
-    def commit(self) -> None:
-        self.machine.commit()
-        self.durable = self.tentative.copy()
-
-    @rule()
-    def roll_back(self) -> None:
-        self.machine.roll_back()
-        self.tentative = self.durable.copy()
-
-    @invariant()
-    def both_are_equal(self) -> None:
-        assert self.machine.head == Position(0, len(self.durable.lines))
-        assert self.machine.tentative_head == Position(0, len(self.tentative.lines))
-        assert self.machine.counters == self.durable.counters
-
-
-TestMachineAgainstList = MachineAgainstList.TestCase
-TestMachineAgainstList.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -56,15 +56,6 @@ def test_line_without_its_stamp_is_the_record(records: list[Any], by: str | None
         fresh(2).decide(append("k1", by=by), [*data, b'{"other":1}'], applied)
 
 
-@given(RECORDS)
-def test_unstamped_session_has_the_bare_record(record: Any) -> None:
-    data = msgspec.json.encode(record)
-    decision = fresh(stamp=False).decide(append("k1"), [data])
-    assert isinstance(decision, Lines)
-    assert decision.data == data + b"\n"
-    assert unstamped(decision.data) == data
-
-
 def test_another_files_command_is_refused() -> None:
     with pytest.raises(BadRequest, match="not for a stream"):
         fresh().decide(AppendWire(session=SESSION, key="k1"), [b"{}"])

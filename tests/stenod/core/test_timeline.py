@@ -23,15 +23,6 @@ def encoded(*entries: TimelineEntry) -> bytes:
     return b"".join(map(timeline.encode, entries))
 
 
-def test_entries_come_back_in_their_order() -> None:
-    entries = timeline.decode(encoded(rewrite(1, "a"), rewrite(2, "b", "cleared")))
-
-    assert [(entry.key, entry.kind, entry.generation) for entry in entries] == [
-        ("a", "reverted", 1),
-        ("b", "cleared", 2),
-    ]
-
-
 @given(st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"")), max_size=4))
 def test_lines_that_cannot_be_read_are_passed_over(rubbish: list[bytes]) -> None:
     data = b"\n".join([*rubbish, timeline.encode(rewrite(1, "a"))])

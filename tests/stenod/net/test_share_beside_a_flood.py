@@ -17,7 +17,7 @@ from stenod.api.peers import InFlightFrames
 from stenod.net import transport
 from stenod.net.transport import Transport
 
-RUN_S = 20.0
+FLOOD_RUN_S, EQUAL_RUN_S = 20.0, 5.0
 SYNC_S = 0.001
 THINK_S = 0.0002
 """Time from the last reply to a client's next message."""
@@ -122,10 +122,10 @@ class World:
     def cancel(self) -> None:
         """A model of one timer: the transport begins no turn before its time."""
 
-    def run(self) -> None:
+    def run(self, end_s: float) -> None:
         """Run callbacks, and the reader of the socket when a message is signalled."""
-        while self.now < RUN_S:
-            self._step(RUN_S)
+        while self.now < end_s:
+            self._step(end_s)
             if self._served._turns.until_s:
                 self.turns_s.append(self.now)
 
@@ -215,12 +215,12 @@ class World:
         self._served.send(identity, [b"answers"], InFlightFrames())
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, clients: dict[bytes, Client]) -> World:
+def run(folder: Path, clients: dict[bytes, Client], end_s: float) -> World:
     """A world after its run with these clients."""
     served = Transport(lambda _: True)
     served.bind_ipc(folder / "socket")
     world = World(served, clients)
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transport.time, "monotonic", lambda: world.now)
         patch.setattr(transport.asyncio, "get_running_loop", lambda: world)
         patch.setattr(served, "_receive", world.receive)
@@ -230,7 +230,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, clients: dict[bytes, Clie
         patch.setattr(served, "_end_burst", world.commit)
         patch.setattr(served, "_refusal", lambda *_: ())
         patch.setattr(served, "_is_waiting", world.is_waiting)
-        world.run()
+        world.run(end_s)
     served.close()
     return world
 
@@ -244,22 +244,29 @@ FLOODS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def answered_alone(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The answers of the light client when no other one sends."""
+    alone = Client(sends_at=LIGHT_FROM_S)
+    run(tmp_path_factory.mktemp("alone"), {b"light": alone}, FLOOD_RUN_S)
+    return alone.answered
+
+
 @pytest.mark.parametrize("costs", FLOODS.values(), ids=FLOODS)
 def test_client_that_waits_for_replies_keeps_most_of_its_rate_beside_a_flood(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, costs: dict[str, Any]
+    tmp_path: Path, answered_alone: int, costs: dict[str, Any]
 ) -> None:
-    alone, beside = Client(sends_at=LIGHT_FROM_S), Client(sends_at=LIGHT_FROM_S)
-    run(tmp_path, monkeypatch, {b"light": alone})
+    beside = Client(sends_at=LIGHT_FROM_S)
     parts = -(-costs["size"] // PART_BYTES)
     flood = Client(in_flight=0, parts=parts, parts_left=parts, **costs)
-    run(tmp_path, monkeypatch, {b"light": beside, b"flood": flood})
-    assert beside.answered / alone.answered > 0.6
+    run(tmp_path, {b"light": beside, b"flood": flood}, FLOOD_RUN_S)
+    assert beside.answered / answered_alone > 0.6
 
 
 @pytest.mark.parametrize("shares", [False, True], ids=["own processors", "one processor"])
 @pytest.mark.parametrize(("number", "in_flight"), [(4, 64), (5, 64), (16, 64), (16, 8), (4, 256)])
 def test_equal_clients_never_wait_for_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, in_flight: int, shares: bool
+    tmp_path: Path, number: int, in_flight: int, shares: bool
 ) -> None:
     clients = {
         b"%d" % each: Client(
@@ -270,7 +277,7 @@ def test_equal_clients_never_wait_for_turns(
         )
         for each in range(number)
     }
-    world = run(tmp_path, monkeypatch, clients)
+    world = run(tmp_path, clients, EQUAL_RUN_S)
     # A client is light when it sends its first message, and the earlier ones may be heavy then.
     assert not [each for each in world.turns_s if each > SETTLED_S]
-    assert all(each.answered > 1000 for each in clients.values())
+    assert all(each.answered > 250 for each in clients.values())

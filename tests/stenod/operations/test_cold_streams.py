@@ -18,7 +18,6 @@ from steno_protocol import compression, limits, paths
 from steno_protocol.commands import Gc, Verify
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import GcReport, Verification
-from steno_protocol.settings import read_settings
 from stenod.operations import cold_streams
 from stenod.recovery import cold_streams as closed_streams
 from stenod.store import usage
@@ -124,15 +123,6 @@ def test_the_rule_names_the_stream_and_all_reads_are_as_before(root: Path) -> No
     assert not before[3].findings
     assert (folder / PACKED).stat().st_mtime_ns == plain.st_mtime_ns
     assert usage.changed_at(str(folder)) == changed_at
-
-
-def test_a_stream_stays_plain_until_its_day(root: Path) -> None:
-    folder = fill(root)
-    rule = "streams_compressed_days = 1"
-    with served(root) as client:
-        assert collect(client, rule).entries == []
-        os.utime(folder / NAME, (0, 0))
-        assert collect(client, rule).compressed == 1
 
 
 def test_the_streams_of_an_open_session_stay_plain(root: Path) -> None:
@@ -299,19 +289,6 @@ def test_a_collection_looks_at_the_lines_of_each_stream_once(
     assert len(looked) == 5
 
 
-def test_streams_of_a_mount_stay_plain(tmp_path: Path, root: Path) -> None:
-    mount = tmp_path / "kimi"
-    mount.mkdir()
-    (root / paths.CONFIG).write_text(f'[mounts]\nkimi = "{mount}"\n')
-    for _ in range(2):
-        with served(root) as client:
-            assert collect(client).compressed == 0
-            stream = client.open("kimi:demo", follow=False).stream("notes")
-            for number in range(RECORDS):
-                stream.append(record(number))
-    assert forms(mount / "demo") == {NAME}
-
-
 def test_a_damaged_compressed_stream_is_an_error_that_says_what_to_do(
     root: Path, folder: Path
 ) -> None:
@@ -376,12 +353,3 @@ def test_without_zstd_nothing_is_lost_and_the_error_names_the_command(
         assert collect(client).failed == ["compressing files needs zstd: install it"]
         monkeypatch.undo()
         assert digest(client) == before
-
-
-def test_a_cluster_refuses_the_rule() -> None:
-    text = (
-        '[replication]\ncluster = "team"\nservers = ["nats://a:4222"]\n'
-        "[retention]\nstreams_compressed_days = 30\n"
-    )
-    with pytest.raises(BadRequest, match=r"streams_compressed_days is set, and a cluster"):
-        read_settings(text, "config.toml", {})

@@ -94,16 +94,8 @@ def test_rule_compresses_all_but_the_newest_past_generation(
     assert follow(client, daemon).entries == []
 
 
-def test_generation_stays_plain_until_its_day(
-    client: steno.BlockingClient, daemon: DaemonInThread
-) -> None:
-    folder = rewritten(client)
-    assert follow(client, daemon, "generations_compressed_days = 1").entries == []
-    assert len(list(folder.glob("*.zst"))) == 0
-
-
-def test_compressed_generations_are_read_as_before(
-    client: steno.BlockingClient, daemon: DaemonInThread
+def test_compressed_generations_are_read_as_before_while_open_and_closed(
+    root: Path, client: steno.BlockingClient, daemon: DaemonInThread
 ) -> None:
     rewritten(client)
     before = [lines(client, number) for number in range(4)], check(client)
@@ -114,14 +106,6 @@ def test_compressed_generations_are_read_as_before(
     assert not check(client).findings
     with client.session("demo").subscribe(after=steno.Position(0, 0)) as events:
         assert next(iter(events))
-
-
-def test_closed_session_with_compressed_generations_is_read_as_before(
-    root: Path, client: steno.BlockingClient, daemon: DaemonInThread
-) -> None:
-    rewritten(client)
-    before = [lines(client, number) for number in range(4)], check(client)
-    follow(client, daemon)
     daemon.stop()
     with DaemonInThread(root), steno.connect_sync(root, spawn=False) as other:
         assert ([lines(other, number) for number in range(4)], check(other)) == before
@@ -287,19 +271,6 @@ def test_deleted_session_comes_back_with_its_compressed_generations(
     assert client.request(Gc(trash=True), GcReport)[0].files == 1
 
 
-def test_sessions_of_a_mount_stay_plain(tmp_path: Path, root: Path) -> None:
-    mount = tmp_path / "kimi"
-    mount.mkdir()
-    (root / paths.CONFIG).write_text(f'[mounts]\nkimi = "{mount}"\n[retention]\n{RULE}')
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        session = client.open("kimi:demo", follow=False)
-        for _ in range(3):
-            for number in range(10):
-                session.append_message(message(number))
-            session.clear()
-        assert client.request(Gc(retention=True), GcReport)[0].compressed == 0
-
-
 def test_damaged_compressed_generation_is_an_error_and_a_finding(
     client: steno.BlockingClient, daemon: DaemonInThread
 ) -> None:
@@ -356,10 +327,10 @@ def test_without_zstd_a_compressed_generation_is_an_error_that_names_the_command
     client.session("demo").append_message(message(1))
 
 
-def test_cluster_refuses_the_rule() -> None:
+@pytest.mark.parametrize("rule", ["generations_compressed_days", "streams_compressed_days"])
+def test_cluster_refuses_the_rule(rule: str) -> None:
     text = (
-        '[replication]\ncluster = "team"\nservers = ["nats://a:4222"]\n'
-        "[retention]\ngenerations_compressed_days = 30\n"
+        f'[replication]\ncluster = "team"\nservers = ["nats://a:4222"]\n[retention]\n{rule} = 30\n'
     )
-    with pytest.raises(BadRequest, match=r"generations_compressed_days is set, and a cluster"):
+    with pytest.raises(BadRequest, match=f"{rule} is set, and a cluster"):
         read_settings(text, "config.toml", {})

@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import limits, paths
 from steno_protocol.commands import Command, Delete, Fork, Open
 from steno_protocol.replies import Ack, Compaction, Deleted, ErrorReply, SessionStat
-from support.asking import ask, close_all, send
+from support.asking import ask, ask_for, close_all, send
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, compact, compact_begin, user
 from support.simulated_disk import SimulatedDisk
@@ -29,8 +29,7 @@ async def refusal(
     daemon: DaemonInProcess, name: str, command: Command, *records: bytes
 ) -> tuple[str, str]:
     """Code and outcome of the error that a command is answered with."""
-    answer = await ask(daemon, name, command, *records)
-    assert isinstance(answer, ErrorReply)
+    answer = await ask_for(ErrorReply, daemon, name, command, *records)
     return answer.code, answer.outcome
 
 
@@ -66,8 +65,7 @@ async def test_repeat_to_an_unreadable_session_has_an_unknown_outcome() -> None:
         refused = await refusal(daemon, "new", append(fresh_key()), user("two"))
         assert refused == ("storage_failed", "not_applied")
         disk.heal()
-        ack = await ask(daemon, "late", AGAIN, user("one"))
-        assert isinstance(ack, Ack)
+        ack = await ask_for(Ack, daemon, "late", AGAIN, user("one"))
         assert ack.duplicate
 
 
@@ -87,16 +85,14 @@ async def test_a_compaction_that_was_begun_before_the_session_was_made_again_is_
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await fill(daemon, "old")
-        begun = await ask(daemon, "b", compact_begin("c", preserve=1))
-        assert isinstance(begun, Compaction)
+        begun = await ask_for(Compaction, daemon, "b", compact_begin("c", preserve=1))
         await ask(daemon, "d", DELETE)
         await fill(daemon, "new")
         fields = {"cut": begun.cut, "at": begun.at, "checkpoint_id": begun.checkpoint_id}
         late = compact("c", **fields, incarnation=begun.incarnation)
         assert await refusal(daemon, "late", late, SUMMARY) == ("conflict", "not_applied")
 
-        again = await ask(daemon, "b2", compact_begin("c2", preserve=1))
-        assert isinstance(again, Compaction)
+        again = await ask_for(Compaction, daemon, "b2", compact_begin("c2", preserve=1))
         right = compact("c2", **fields, incarnation=again.incarnation)
         assert isinstance(await ask(daemon, "right", right, SUMMARY), Ack)
 

@@ -177,11 +177,25 @@ def test_session_that_was_changed_since_the_rule_named_it_stays(
 def test_sessions_of_a_mount_have_no_rule(tmp_path: Path, root: Path) -> None:
     mount = tmp_path / "kimi"
     mount.mkdir()
-    (root / paths.CONFIG).write_text(f'[mounts]\nkimi = "{mount}"\n[retention]\nsessions_days = 1')
+    (root / paths.CONFIG).write_text(
+        f'[mounts]\nkimi = "{mount}"\n[retention]\nsessions_days = 1\n'
+        "generations_compressed_days = 1e-9\nstreams_compressed_days = 1e-9\n"
+    )
     with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        make(client, "kimi:cold", days=40)
+        session = client.open("kimi:cold", follow=False)
+        for _ in range(3):
+            session.append_message({"role": "user", "content": "the same words again " * 500})
+            session.clear()
+        session.stream("notes").append([{"text": "the same words again " * 500}])
+    for file in (mount / "cold").iterdir():
+        os.utime(file, (0, 0))
+    files = {path.name for path in (mount / "cold").iterdir()}
+    # The session is closed now: the streams of an open one stay plain anywhere.
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         report, _ = client.request(Gc(retention=True), GcReport)
-        assert (report.sessions, sessions(client)) == (0, ["kimi:cold"])
+        assert (report.sessions, report.compressed) == (0, 0)
+        assert sessions(client) == ["kimi:cold"]
+    assert {path.name for path in (mount / "cold").iterdir()} >= files
 
 
 @pytest.mark.parametrize("rule", ["trash_number = 1", "trash_bytes = 40000"])

@@ -9,7 +9,7 @@ from steno_protocol import paths
 from steno_protocol.commands import Open
 from steno_protocol.replies import Ack, ErrorReply
 from stenod.sessions.session import ClosedSessionKeys
-from support.asking import ask, close_all
+from support.asking import ask, ask_for, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, user
 from support.simulated_disk import SimulatedDisk
@@ -21,9 +21,7 @@ OPEN = Open(session="demo", stamp=False)
 
 async def put(daemon: DaemonInProcess, name: str, key: str, session: str = "demo") -> Ack:
     command = msgspec.structs.replace(append(key), session=session)
-    ack = await ask(daemon, name, command, user("one"))
-    assert isinstance(ack, Ack)
-    return ack
+    return await ask_for(Ack, daemon, name, command, user("one"))
 
 
 def records(daemon: DaemonInProcess, file: str = "context") -> int:
@@ -56,8 +54,7 @@ async def test_repeat_of_a_partly_failed_write_is_recognised() -> None:
         assert isinstance(again, Ack)
         assert (again.duplicate, again.first) == (True, first.first)
         assert records(daemon) == 1
-        failed = await ask(daemon, "f2", append("f", repeat=True), user("one"))
-        assert isinstance(failed, Ack)
+        failed = await ask_for(Ack, daemon, "f2", append("f", repeat=True), user("one"))
         assert not failed.duplicate
         assert records(daemon) == 2
 

@@ -10,7 +10,7 @@ from steno_protocol import limits, paths
 from steno_protocol.commands import Open, Verify
 from steno_protocol.replies import ErrorReply, Verification
 from support import daemon_in_process
-from support.asking import ask, close_all
+from support.asking import ask, ask_for, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, foreign, user
 from support.simulated_disk import SimulatedDisk
@@ -42,8 +42,7 @@ async def test_a_closed_session_is_checked_in_one_hop(monkeypatch: pytest.Monkey
     async with daemon.running():
         await _store(daemon)
         hops.clear()
-        report = await ask(daemon, "v", Verify(session="demo"))
-        assert isinstance(report, Verification)
+        report = await ask_for(Verification, daemon, "v", Verify(session="demo"))
         assert [each.records for each in report.files] == [1, 1]
         assert len(hops) == 1
 
@@ -97,8 +96,6 @@ async def test_a_session_with_a_failed_sync_is_opened_before_it_is_checked() -> 
         await _store(daemon)
         disk.foreign.append(_FILE, foreign("theirs"))
         disk.fail_next("fdatasync", errno.EIO)
-        failed = await ask(daemon, "v1", Verify(session="demo"))
-        assert isinstance(failed, ErrorReply)
-        report = await ask(daemon, "v2", Verify(session="demo"))
-        assert isinstance(report, Verification)
+        await ask_for(ErrorReply, daemon, "v1", Verify(session="demo"))
+        report = await ask_for(Verification, daemon, "v2", Verify(session="demo"))
         assert (report.damage, len(daemon.registry)) == (0, 1)

@@ -10,7 +10,7 @@ from stenod.recovery.opened import Opened
 from stenod.recovery.recovery_points import save_recovery_point
 from support.lines import append, checkpoint, clear, foreign, restore, revert, user
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import StoredSession, apply
+from support.stored_session import StoredSession, apply, fresh
 from support.wire_writing import append_wire, event
 
 PATH = "/disk/demo"
@@ -32,10 +32,7 @@ def _ids_in(opened: Opened) -> list[int]:
 def written(seed: int) -> tuple[SimulatedDisk, StoredSession]:
     """A session that was appended to, rewritten and opened again, closed with a mark."""
     chance = random.Random(seed)
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    opened = session.open()
+    disk, session, opened = fresh()
     for step in range(30):
         match chance.randrange(8):
             case 0:
@@ -81,10 +78,8 @@ def test_verify_finds_a_flipped_bit_anywhere_before_the_mark(seed: int) -> None:
 
 
 def test_verify_finds_a_flipped_bit_in_a_wire_file() -> None:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    context, wire = session.open(), session.open_wire()
+    disk, session, context = fresh()
+    wire = session.open_wire()
     for number in range(20):
         apply(wire, append_wire(f"w{number}"), event(number))
     save_recovery_point(wire)

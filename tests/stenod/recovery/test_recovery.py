@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.context import ContextCounters
-from steno_protocol.errors import Busy, Corrupt, Held
+from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
@@ -96,16 +96,6 @@ def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
 
     assert session.file() == foreign("theirs") + b'{"role":"user","content":"ours"}\n'
     assert not session.open(stamp=True).machine.stamp
-
-
-def test_a_folder_that_is_locked_is_held(session: StoredSession) -> None:
-    opened = session.open()
-
-    with pytest.raises(Held, match="another daemon"):
-        session.open()
-
-    opened.log.close()
-    session.open()
 
 
 def test_session_without_its_present_generation_is_left_unchanged() -> None:
@@ -196,19 +186,6 @@ def test_damage_in_the_middle_is_left_where_it_is(
     assert session.file() == data
     assert opened.machine.head == Position(0, 5)
     assert not session.quarantined()
-
-
-def test_whole_foreign_line_without_newline_is_completed(
-    world: SimulatedWorld, session: StoredSession
-) -> None:
-    created(session)
-    world.append(paths.CONTEXT, ONE + foreign("theirs")[:-1])
-
-    opened = session.open()
-
-    assert session.file() == ONE + foreign("theirs")
-    assert opened.machine.head == Position(0, 2)
-    assert [entry["bytes"] for entry in repairs(session)] == [0]
 
 
 # --- a folder that others write too --------------------------------------------------------------

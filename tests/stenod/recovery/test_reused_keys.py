@@ -20,10 +20,7 @@ from support.lines import (
     usage,
     user,
 )
-from support.simulated_disk import SimulatedDisk
-from support.stored_session import StoredSession, apply
-
-PATH = "root/s"
+from support.stored_session import StoredSession, apply, fresh
 
 Use = tuple[Mutation, list[bytes]]
 
@@ -61,10 +58,7 @@ USES: dict[str, tuple[Use, list[Use]]] = {
 
 def prepared() -> tuple[StoredSession, Opened]:
     """A session with two checkpoints, one rewrite behind it, and a mail that waits."""
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    opened = session.open()
+    _, session, opened = fresh()
     apply(opened, append("first"), user("zero"))
     apply(opened, checkpoint("c0"))
     apply(opened, clear("gone"))

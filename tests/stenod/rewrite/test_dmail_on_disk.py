@@ -13,7 +13,6 @@ from support.lines import (
     append,
     checkpoint,
     clear,
-    compact,
     deliver,
     foreign,
     line,
@@ -25,7 +24,7 @@ from support.lines import (
     user,
 )
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
-from support.stored_session import StoredSession, apply, find_key, lines_of
+from support.stored_session import StoredSession, apply, find_key, fresh, lines_of
 
 PATH = "/disk/demo"
 
@@ -34,10 +33,7 @@ SEND = mail("m", 1, "do not open the door", by="sub-agent")
 
 def prepared() -> tuple[SimulatedDisk, StoredSession]:
     """A session with two checkpoints, closed and durable."""
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    opened = session.open()
+    disk, session, opened = fresh()
     apply(opened, append("k1"), user("one"))
     apply(opened, checkpoint("c0"))
     apply(opened, append("k2"), user("two"))
@@ -165,23 +161,6 @@ def test_a_delivery_is_a_revert_a_checkpoint_and_the_message(shown: bool) -> Non
     assert (last.kind, last.kept, last.details["mail"]) == ("delivered", 3, "m")
     assert opened.machine.counters.n_checkpoints == 3
     assert session.mail() is None
-
-
-def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() -> None:
-    _, session = prepared()
-    opened = session.open()
-    before = lines_of(opened)[:3]
-    apply(opened, SEND)
-    apply(opened, compact("k", "0:5", "0:6", 2), user("so far"))
-    assert session.mail() is not None
-
-    ack = apply(opened, deliver("d", "m"))
-
-    assert lines_of(opened)[:3] == before
-    assert ack.head == "2:5"
-    assert session.timeline()[-1].details["from"] == 0
-    assert session.timeline()[-1].kept == 0
-    assert apply(opened, checkpoint("c")).checkpoint_id == 4
 
 
 # --- expiry --------------------------------------------------------------------------------------

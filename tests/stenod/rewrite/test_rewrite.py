@@ -50,9 +50,7 @@ EACH = pytest.mark.parametrize("command", REWRITES.values(), ids=REWRITES)
 EACH_AT_ANY_CALL = pytest.mark.parametrize(
     "command",
     [
-        pytest.param(
-            command, id=name, marks=[] if name in {"revert", "compact"} else [pytest.mark.slow]
-        )
+        pytest.param(command, id=name, marks=[] if name == "revert" else [pytest.mark.slow])
         for name, command in REWRITES.items()
     ],
 )
@@ -76,10 +74,7 @@ class Scene:
 
 def prepared() -> tuple[SimulatedDisk, StoredSession]:
     """A session with two generations and a mail that waits, closed and durable."""
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    opened = session.open()
+    disk, session, opened = fresh()
     apply(opened, prompt("p", "be kind"))
     apply(opened, append("k1"), user("one"), user("two"))
     apply(opened, checkpoint("c0"))
@@ -295,13 +290,23 @@ def test_a_revert_names_one_target(target: dict[str, Any]) -> None:
         apply(opened, RevertTo(session=SESSION, key="r", **target))
 
 
-def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> None:
+def test_a_revert_drops_damaged_lines_and_keeps_those_that_a_tolerant_reader_takes() -> None:
     disk = SimulatedDisk()
     disk.foreign.make_folder(PATH)
-    good = [foreign("one"), foreign("two"), b"\n", foreign("three")]
-    bad = [b'{"role":"assistant","content":"cut\n', b'{"oops":1}\n', b"\xe4\xb8\n"]
+    good = [
+        foreign("one"),
+        b"\n",
+        b'{"role":"user","content":"a tab \t and a bell \x07"}\n',
+        b'{"role":"user","content":"half \xe4\xb8 a character"}\n',
+        b'{"role":"user","content":"a number","weight":NaN}\n',
+    ]
+    bad = [
+        b'{"role":"assistant","content":"cut\n', b'{"oops":"\t"}\n', b"\xe4\xb8\n", b'["\t"]\n',
+        b'{"role":"user","content":"lost \0\0"}\n',
+    ]  # fmt: skip
     mark = b'{"role":"_checkpoint","id":0}\n'
-    lines = [good[0], bad[0], bad[1], good[1], good[2], bad[2], good[3], mark, foreign("gone")]
+    mixed = [line for pair in zip(good, bad, strict=True) for line in pair]
+    lines = [*mixed, mark, foreign("gone")]
     disk.plant(f"{PATH}/context.jsonl", b"".join(lines))
     session = StoredSession(disk, PATH)
     opened = session.open()
@@ -310,28 +315,8 @@ def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> No
 
     assert session.file() == b"".join(good)
     assert session.file("context_1.jsonl") == b"".join(lines)
-    assert ack.head == "1:4"
+    assert ack.head == f"1:{len(good)}"
     assert [entry.kept for entry in session.timeline()][-1] == 1
-
-
-def test_a_revert_that_drops_damaged_lines_keeps_those_that_a_tolerant_reader_takes() -> None:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    good = [
-        b'{"role":"user","content":"a tab \t and a bell \x07"}\n',
-        b'{"role":"user","content":"half \xe4\xb8 a character"}\n',
-        b'{"role":"user","content":"a number","weight":NaN}\n',
-    ]
-    bad = [b'{"oops":"\t"}\n', b'["\t"]\n', b'{"role":"user","content":"lost \0\0"}\n']
-    mark = b'{"role":"_checkpoint","id":0}\n'
-    lines = [good[0], bad[0], good[1], bad[1], good[2], bad[2], mark, foreign("gone")]
-    disk.plant(f"{PATH}/context.jsonl", b"".join(lines))
-    session = StoredSession(disk, PATH)
-    opened = session.open()
-
-    apply(opened, RevertTo(session=SESSION, key="r", checkpoint_id=0, drop_damaged=True))
-
-    assert session.file() == b"".join(good)
 
 
 def test_a_checkpoint_that_does_not_exist_is_named_with_those_that_do() -> None:
@@ -392,20 +377,6 @@ def test_a_generation_comes_back_and_the_present_one_is_left_behind() -> None:
     assert ack.head == "2:1"
     with pytest.raises(NotFound, match="there are 0, 1"):
         apply(opened, restore("r2", 2))
-
-
-@EACH
-def test_counters_after_a_rewrite_are_those_of_a_replay(command: Mutation) -> None:
-    disk, session = prepared()
-    opened = session.open()
-    rewrite(opened, command)
-    after = (opened.machine.head, opened.machine.counters.copy())
-    opened.log.close()
-    disk.plant(f"{PATH}/{paths.MARK}")
-
-    again = session.open()
-
-    assert (again.machine.head, again.machine.counters) == after
 
 
 @EACH

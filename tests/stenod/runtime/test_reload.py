@@ -21,11 +21,16 @@ def append(root: Path, session: str) -> None:
 
 
 def test_removed_mount_stays_until_the_next_start(root: Path, tmp_path: Path) -> None:
-    configure(root, f"[mounts]\nextra = '{tmp_path}'\n")
+    for name in ("kept", "extra"):
+        (tmp_path / name).mkdir()
+    kept = f"[mounts]\nkept = '{tmp_path}/kept'\n"
+    configure(root, f"{kept}extra = '{tmp_path}/extra'\n")
     with DaemonInThread(root) as daemon:
-        configure(root, "")
+        configure(root, kept)
         daemon.reload()
-        assert "the mount extra stays" in daemon.wait_for(" config_waits ")
+        line = daemon.wait_for(" config_waits ")
+        assert "the mount extra stays" in line
+        assert "the mount kept" not in line
         append(root, "extra:demo")
     with DaemonInThread(root), pytest.raises(steno.NotFound):
         append(root, "extra:demo")

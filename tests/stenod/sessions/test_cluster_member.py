@@ -42,7 +42,7 @@ from stenod.sessions import moves
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store.disk import DiskRefused
 from stenod_cluster.journal import Fenced, JournalLost, Kind, Message, Owner
-from support.asking import ask, close_all
+from support.asking import ask, ask_for, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
@@ -185,8 +185,7 @@ async def test_a_session_that_another_daemon_made_meanwhile_is_read_at_its_owner
 ) -> None:
     async with daemon.running():
         disk.fail_next("open_append", errno.EIO)
-        refused = await ask(daemon, "o", Open(session=SESSION))
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "o", Open(session=SESSION))
         member.held.add(SESSION)
         for name, command in {
             "s": Stat(session=SESSION), "r": Read(session=SESSION),
@@ -213,8 +212,7 @@ async def test_a_refusal_of_the_cluster_is_no_failure_of_the_disk_to_a_reader(
 ) -> None:
     async with daemon.running():
         member.refusal = refusal
-        refused = await ask(daemon, "s", Stat(session=SESSION))
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "s", Stat(session=SESSION))
         assert refused.code == code
         assert refused.message.startswith(text)
 
@@ -252,17 +250,13 @@ async def test_without_a_majority_reads_go_on_and_are_stale(
         if not is_open:
             await close_all(daemon)
         member.is_cut_off, member.is_sure = True, False
-        stat = await ask(daemon, "s", Stat(session=SESSION))
-        assert isinstance(stat, SessionStat)
-        lines = await ask(daemon, "r", Read(session=SESSION))
-        assert isinstance(lines, Lines)
-        listed = await ask(daemon, "l", List())
-        assert isinstance(listed, Sessions)
+        stat = await ask_for(SessionStat, daemon, "s", Stat(session=SESSION))
+        lines = await ask_for(Lines, daemon, "r", Read(session=SESSION))
+        listed = await ask_for(Sessions, daemon, "l", List())
         assert [stat.stale, lines.stale, listed.stale] == [True, True, True]
         assert stat.head == "0:1"
         member.is_cut_off, member.is_sure = False, True
-        again = await ask(daemon, "t", Stat(session=SESSION))
-        assert isinstance(again, SessionStat)
+        again = await ask_for(SessionStat, daemon, "t", Stat(session=SESSION))
         assert not again.stale
 
 
@@ -273,8 +267,7 @@ async def test_without_a_majority_a_closed_session_takes_no_change(
         await written(daemon)
         await close_all(daemon)
         member.is_cut_off = True
-        refused = await ask(daemon, "b", append(fresh_key()), LINE)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "b", append(fresh_key()), LINE)
         assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
         assert "the journal cannot be reached" in refused.message
 
@@ -299,14 +292,12 @@ async def test_an_open_session_that_another_daemon_took_over_unnoticed_is_not_fo
     async with daemon.running():
         await written(daemon)
         member.held.add(SESSION)
-        refused = await ask(daemon, "f1", fork)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "f1", fork)
         assert (refused.code, refused.endpoint) == ("held", OTHER)
         member.held.clear()
         with monkeypatch.context() as patch:
             patch.setattr(member, "is_stale", lambda _: True)
-            refused = await ask(daemon, "f2", fork)
-        assert isinstance(refused, ErrorReply)
+            refused = await ask_for(ErrorReply, daemon, "f2", fork)
         assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
         assert isinstance(await ask(daemon, "f3", fork), SessionStat)
 
@@ -334,11 +325,9 @@ async def test_a_repeat_of_what_another_daemon_renamed_is_answered_and_recorded(
         member.brought[SESSION, "k2"] = "other"
         command = Rename(session=SESSION, new_session="other", key="k2", by="planner")
         for name in ("b", "c"):
-            moved = await ask(daemon, name, command)
-            assert isinstance(moved, Moved)
+            moved = await ask_for(Moved, daemon, name, command)
             assert (moved.session, moved.folder) == ("other", f"{TREE}/other")
-        timeline = await ask(daemon, "d", Timeline(session="other"))
-        assert isinstance(timeline, TimelineReport)
+        timeline = await ask_for(TimelineReport, daemon, "d", Timeline(session="other"))
         renamed = [each for each in timeline.entries if each.kind == "renamed"]
         assert [(each.key, each.by) for each in renamed] == [("k2", "planner")]
 
@@ -359,12 +348,10 @@ async def test_a_repeat_of_what_another_daemon_deleted_names_its_trash(
 ) -> None:
     async with daemon.running():
         member.brought[SESSION, "k2"] = f".trash/1764000000.k2.{SESSION}"
-        deleted = await ask(daemon, "b", Delete(session=SESSION, key="k2"))
-        assert isinstance(deleted, Deleted)
+        deleted = await ask_for(Deleted, daemon, "b", Delete(session=SESSION, key="k2"))
         assert deleted.trash == f"{TREE}/.trash/1764000000.k2.{SESSION}"
         assert deleted.expires_at == 1_764_000_000 + limits.TRASH_EXPIRY_S
-        refused = await ask(daemon, "c", Delete(session=SESSION, key="another"))
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "c", Delete(session=SESSION, key="another"))
         assert refused.code == "not_found"
 
 
@@ -372,8 +359,7 @@ async def test_what_other_daemons_deleted_is_fetched_before_a_restoration(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
     async with daemon.running():
-        refused = await ask(daemon, "u1", Undelete(session=SESSION, key="k1"))
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "u1", Undelete(session=SESSION, key="k1"))
         assert refused.code == "not_found"
         assert member.fetched == [SESSION]
 
@@ -383,8 +369,7 @@ async def test_a_repeat_of_what_another_daemon_restored_is_answered(
 ) -> None:
     async with daemon.running():
         member.brought[SESSION, "k1"] = SESSION
-        moved = await ask(daemon, "u", Undelete(session=SESSION, key="k1"))
-        assert isinstance(moved, Moved)
+        moved = await ask_for(Moved, daemon, "u", Undelete(session=SESSION, key="k1"))
         assert (moved.session, member.fetched) == (SESSION, [])
 
 
@@ -409,8 +394,7 @@ async def test_a_begun_move_that_the_cluster_does_not_have_is_begun_again(
         begin_move(daemon, "k2")
         member.is_cut_off = True
         command = Rename(session=SESSION, new_session="other", key="k2")
-        refused = await ask(daemon, "b", command)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "b", command)
         assert (refused.code, refused.outcome) == ("storage_failed", "unknown")
         member.is_cut_off = False
         assert isinstance(await ask(daemon, "c", command), Moved)
@@ -443,8 +427,7 @@ async def test_a_rename_is_completed_by_the_owner_of_its_session_alone(
         reopen_move(daemon)
         member.brought[SESSION, "k2"] = "other"
         member.held.add("other")
-        refused = await ask(daemon, "c", command)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "c", command)
         assert (refused.code, refused.endpoint) == ("held", OTHER)
         member.held.clear()
         assert isinstance(await ask(daemon, "d", command), Moved)
@@ -469,8 +452,7 @@ async def test_an_owner_that_is_none_any_more_names_the_new_one_to_a_follower(
         member.held.add(SESSION)
         # A follower that comes from the new owner is ahead of these files.
         ahead = Subscribe(session=SESSION, subscription="s1", after="0:9", window=1 << 20)
-        refused = await ask(daemon, "f", ahead)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "f", ahead)
         assert (refused.code, refused.endpoint) == ("held", OTHER)
 
 
@@ -487,8 +469,7 @@ async def test_a_session_that_is_handed_over_is_closed_and_its_followers_move(
         gone = daemon.answers[b"f"][-1]
         assert isinstance(gone, Gone)
         assert gone.moved
-        refused = await ask(daemon, "b", append("k2"), LINE)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "b", append("k2"), LINE)
         assert refused.endpoint == OTHER
 
 
@@ -512,12 +493,10 @@ async def test_lists_name_owners_and_leave_out_what_others_removed(
         member.elsewhere = [
             Elsewhere("a", OTHER, 5.0), Elsewhere("b", None, 6.0), Elsewhere("c", OTHER, 7.0)
         ]  # fmt: skip
-        listed = await ask(daemon, "l", List())
-        assert isinstance(listed, Sessions)
+        listed = await ask_for(Sessions, daemon, "l", List())
         found = [(entry.session, entry.owner) for entry in listed.sessions]
         assert found == [("a", OTHER), ("c", OTHER), ("d", None)]
-        paged = await ask(daemon, "m", List(limit=2))
-        assert isinstance(paged, Sessions)
+        paged = await ask_for(Sessions, daemon, "m", List(limit=2))
         assert [entry.session for entry in paged.sessions] == ["a", "c"]
         assert paged.more
 
@@ -529,13 +508,11 @@ async def test_a_list_without_a_majority_is_stale_and_has_what_is_known(
         await ask(daemon, "o", Open(session="b"))
         member.elsewhere = [Elsewhere("a", OTHER, 5.0)]
         for member.is_sure in (True, False):
-            listed = await ask(daemon, f"l{member.is_sure}", List())
-            assert isinstance(listed, Sessions)
+            listed = await ask_for(Sessions, daemon, f"l{member.is_sure}", List())
             assert [entry.session for entry in listed.sessions] == ["a", "b"]
             assert listed.stale is not member.is_sure
         member.is_cut_off = True
-        alone = await ask(daemon, "m", List())
-        assert isinstance(alone, Sessions)
+        alone = await ask_for(Sessions, daemon, "m", List())
         assert ([entry.session for entry in alone.sessions], alone.stale) == (["b"], True)
 
 
@@ -547,8 +524,7 @@ async def test_gc_makes_the_journal_of_a_session_short(
         for number in range(3):
             prompt = WriteSystemPrompt(session=SESSION, key=f"p{number}", prompt=f"be {number}")
             assert isinstance(await ask(daemon, f"p{number}", prompt), Ack)
-        report = await ask(daemon, "g", Gc(keep_generations=1))
-        assert isinstance(report, GcReport)
+        report = await ask_for(GcReport, daemon, "g", Gc(keep_generations=1))
         assert report.files > 0
         assert member.shortened == [SESSION]
 
@@ -561,8 +537,7 @@ async def test_replicated_is_refused_where_it_cannot_be(session: str) -> None:
     async with daemon.running():
         await ask(daemon, "o", Open(session=session))
         command = Append(session=session, key="k1", durability="replicated")
-        refused = await ask(daemon, "a", command, LINE)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "a", command, LINE)
         assert refused.code == "bad_request"
         assert "cannot be `replicated`" in refused.message
 
@@ -570,11 +545,9 @@ async def test_replicated_is_refused_where_it_cannot_be(session: str) -> None:
 async def test_replicated_is_said_to_those_who_asked_for_it(daemon: DaemonInProcess) -> None:
     async with daemon.running():
         await written(daemon)
-        asked = await ask(daemon, "b", append("k2", durability="replicated"), LINE)
-        assert isinstance(asked, Ack)
+        asked = await ask_for(Ack, daemon, "b", append("k2", durability="replicated"), LINE)
         assert asked.durability == "replicated"
-        plain = await ask(daemon, "c", append("k3"), LINE)
-        assert isinstance(plain, Ack)
+        plain = await ask_for(Ack, daemon, "c", append("k3"), LINE)
         assert plain.durability == "synced"
 
 
@@ -583,6 +556,5 @@ async def test_a_daemon_without_a_cluster_says_so() -> None:
     async with daemon.running():
         await ask(daemon, "o", Open(session=SESSION))
         assert await ask(daemon, "c", Cluster()) == ClusterReport()
-        refused = await ask(daemon, "h", HandOver(session=SESSION, host="two"))
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "h", HandOver(session=SESSION, host="two"))
         assert "in no cluster" in refused.message

@@ -5,9 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
-import anyio
 import pytest
 
 import steno
@@ -115,34 +113,6 @@ async def test_no_change_passes_through_an_ended_history(root: Path) -> None:
             with pytest.raises(NotFound, match="open it again"):
                 await change()
         assert [entry.session for entry in await client.sessions()] == ["demo"]
-
-
-@pytest.mark.usefixtures("daemon")
-@pytest.mark.anyio
-async def test_follower_receives_the_deletion(root: Path) -> None:
-    async with connect(root, spawn=False) as client:
-        session = await client.open("demo/below", follow=False)
-        live = {"context": anyio.Event(), "wire": anyio.Event()}
-        ended: list[str] = []
-
-        async def read(file: Literal["context", "wire"]) -> None:
-            async for event in session.subscribe(records=file):
-                if isinstance(event, steno.Live):
-                    live[file].set()
-
-        async def follow(file: Literal["context", "wire"]) -> None:
-            with pytest.raises(NotFound, match="the session was deleted"):
-                await read(file)
-            ended.append(file)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow, "context")
-            tasks.start_soon(follow, "wire")
-            for event in live.values():
-                await event.wait()
-            await client.open("demo", follow=False)
-            await client.delete("demo")
-        assert sorted(ended) == ["context", "wire"]
 
 
 def test_start_removes_expired_trash_and_unfinished_forks(root: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import paths
 from steno_protocol.commands import Fork
-from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, OutcomeUnknown
+from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
 from steno_protocol.replies import SessionStat
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
@@ -16,7 +16,7 @@ from stenod.sessions.fork import Wanted, make
 from support.lines import append, checkpoint, clear, line, prompt, revert, usage, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply
-from support.whole_sessions import HEADER, PATH, TREE, World, deaths, part, turn
+from support.whole_sessions import HEADER, PATH, TREE, World, deaths, failures, part, turn
 
 OTHER = f"{TREE}/team/other"
 NEW = "team/other"
@@ -95,23 +95,10 @@ def test_a_fork_that_dies_at_any_call_is_there_or_is_not() -> None:
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
 def test_a_fork_that_fails_at_any_call_is_there_or_is_not(effect: Effect) -> None:
     world, after, source = scene()
-    rehearsal = world.clone()
-    first = len(rehearsal.disk.calls)
-    fork(rehearsal)
-    for call in range(first, len(rehearsal.disk.calls)):
-        copy = world.clone()
-        copy.disk.fail_at(call, errno.EIO, effect)
-        raised: Exception | None = None
-        try:
-            fork(copy)
-        except (OSError, OutcomeUnknown) as failed:
-            raised = failed
-        copy.disk.heal()
+    for copy, call, raised in failures(world, fork, effect):
         # The entry of the source is written last, and its failure is the caller's decision.
-        if isinstance(raised, OSError) and copy.disk.calls[call].name != paths.TIMELINE:
+        if isinstance(raised, OSError) and call.name != paths.TIMELINE:
             assert NEW not in copy.ids(), "it was refused, and happened"
-        if not copy.disk.calls[call].method.startswith("open"):
-            assert not copy.disk._handles, "a failed fork leaves no handle open"
         check(copy, after, source)
 
 

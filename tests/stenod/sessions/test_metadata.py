@@ -1,7 +1,6 @@
 """Metadata of sessions over the simulated disk: changed atomically, other fields kept."""
 
 import contextlib
-import errno
 import json
 from pathlib import Path
 
@@ -9,11 +8,11 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.commands import List
-from steno_protocol.errors import BadRequest, Corrupt, NotFound, OutcomeUnknown
+from steno_protocol.errors import BadRequest, Corrupt, NotFound
 from stenod.sessions.metadata import NOTHING, Description
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S
-from support.whole_sessions import PATH, TREE, World, deaths
+from support.whole_sessions import PATH, TREE, World, deaths, failures
 
 STATE = f"{PATH}/state.json"
 KIMI = (
@@ -133,22 +132,11 @@ def test_a_description_that_dies_at_any_call_is_as_before_or_as_after() -> None:
 
 
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-def test_a_description_that_fails_at_any_call_is_as_before_or_as_after(
-    effect: Effect,
-) -> None:
+def test_a_description_that_fails_at_any_call_is_as_before_or_as_after(effect: Effect) -> None:
     world = world_with(KIMI)
-    rehearsal = world.clone()
-    first = len(rehearsal.disk.calls)
-    rehearsal.describe(title="t")
-    for call in range(first, len(rehearsal.disk.calls)):
-        copy = world.clone()
-        copy.disk.fail_at(call, errno.EIO, effect)
-        with pytest.raises((OSError, OutcomeUnknown)) as raised:
-            copy.describe(title="t")
-        if not copy.disk.calls[call].method.startswith("open"):
-            assert not copy.disk._handles, "a failed description leaves no handle open"
-        copy.disk.heal()
-        happened = (NOTHING,) if isinstance(raised.value, OSError) else (NOTHING, Description("t"))
+    for copy, _, raised in failures(world, lambda each: each.describe(title="t"), effect):
+        assert raised is not None
+        happened = (NOTHING,) if isinstance(raised, OSError) else (NOTHING, Description("t"))
         assert copy.described() in happened
         assert copy.describe(title="t") == Description("t")
 

@@ -32,7 +32,7 @@ from steno_protocol.replies import (
 )
 from stenod.recovery.opened import Opened
 from support import daemon_in_process
-from support.asking import ask, send
+from support.asking import ask, ask_for, send
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, foreign, user
 from support.simulated_disk import SimulatedDisk
@@ -74,15 +74,13 @@ async def test_a_session_that_was_moved_away_is_not_there_and_can_be_made() -> N
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await opened_and_moved(daemon)
-        looked = await ask(daemon, b"s", Stat(session="demo"))
-        assert isinstance(looked, ErrorReply)
+        looked = await ask_for(ErrorReply, daemon, b"s", Stat(session="demo"))
         assert (looked.code, looked.outcome) == ("not_found", "not_applied")
         gone = daemon.answers[b"f"][-1]
         assert isinstance(gone, Gone)
         assert "moved" in gone.why
 
-        made = await ask(daemon, b"o2", OPEN)
-        assert isinstance(made, SessionStat)
+        made = await ask_for(SessionStat, daemon, b"o2", OPEN)
         assert (made.created, made.head) == (True, "0:0")
         assert isinstance(await ask(daemon, b"a2", append_to("demo", "k2"), user("two")), Ack)
         assert (lines(daemon, "demo"), lines(daemon, "moved")) == (1, 1)
@@ -105,8 +103,7 @@ async def test_commands_reach_the_folder_at_the_session_path(command: Command) -
         daemon.disk.foreign.replace(
             f"{SESSIONS}/demo/context.jsonl", foreign("1") + foreign("2") + foreign("3")
         )
-        reply = await ask(daemon, b"c", command)
-        assert isinstance(reply, SessionStat)
+        reply = await ask_for(SessionStat, daemon, b"c", command)
         assert reply.head == "0:3"
         assert isinstance(await ask(daemon, b"a2", append_to("demo", "k2"), user("two")), Ack)
         assert (lines(daemon, "demo"), lines(daemon, "moved")) == (4, 1)
@@ -117,15 +114,12 @@ async def test_a_session_that_was_put_in_place_of_another_is_followed_and_verifi
     async with daemon.running():
         await opened_and_moved(daemon)
         daemon.disk.foreign.replace(f"{SESSIONS}/demo/context.jsonl", foreign("1") + foreign("2"))
-        report = await ask(daemon, b"v", Verify(session="demo"))
-        assert isinstance(report, Verification)
+        report = await ask_for(Verification, daemon, b"v", Verify(session="demo"))
         assert [(file.file, file.records) for file in report.files] == [("context.jsonl", 2)]
         assert report.damage == 0
-        followed = await ask(daemon, b"f2", FOLLOW)
-        assert isinstance(followed, Subscribed)
+        followed = await ask_for(Subscribed, daemon, b"f2", FOLLOW)
         assert followed.head == "0:2"
-        mail = await ask(daemon, b"p", PendingDmail(session="demo"))
-        assert isinstance(mail, MailReport)
+        await ask_for(MailReport, daemon, b"p", PendingDmail(session="demo"))
 
 
 @pytest.mark.parametrize("is_opened", [False, True])
@@ -134,11 +128,9 @@ async def test_a_session_that_was_moved_while_open_goes_by_its_new_name(*, is_op
     async with daemon.running():
         await opened_and_moved(daemon)
         if is_opened:
-            again = await ask(daemon, b"o2", Open(session="moved"))
-            assert isinstance(again, SessionStat)
+            again = await ask_for(SessionStat, daemon, b"o2", Open(session="moved"))
             assert again.head == "0:1"
-        deleted = await ask(daemon, b"d", Delete(session="moved", key="gone"))
-        assert isinstance(deleted, Deleted)
+        await ask_for(Deleted, daemon, b"d", Delete(session="moved", key="gone"))
         names = daemon.disk.names(daemon.disk.open_root(SESSIONS))
         assert set(names) & {"demo", "moved"} == set()
 

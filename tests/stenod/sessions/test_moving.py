@@ -1,6 +1,7 @@
 """Renames and restorations of sessions, as clients of a daemon see them."""
 
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
@@ -66,7 +67,21 @@ def test_repeated_mutation_to_an_old_id_is_unknown_and_names_the_new_one(root: P
 
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
-async def test_followers_get_the_new_id(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "why", "new"),
+    [
+        (lambda client: client.delete("demo"), "the session was deleted", None),
+        (
+            lambda client: client.rename("demo", "other"),
+            "renamed to other/below.*its new id",
+            "other/below",
+        ),
+    ],
+    ids=["deletion", "rename"],
+)
+async def test_followers_learn_of_a_deletion_or_rename_of_the_session_above(
+    root: Path, end: Callable[[steno.Client], Awaitable[object]], why: str, new: str | None
+) -> None:
     async with connect(root, spawn=False) as client:
         session = await client.open("demo/below", follow=False)
         live = {"context": anyio.Event(), "wire": anyio.Event()}
@@ -78,7 +93,7 @@ async def test_followers_get_the_new_id(root: Path) -> None:
                     live[file].set()
 
         async def follow(file: Literal["context", "wire"]) -> None:
-            with pytest.raises(NotFound, match=r"renamed to other/below.*its new id") as raised:
+            with pytest.raises(NotFound, match=why) as raised:
                 await read(file)
             ended[file] = raised.value.new_session
 
@@ -88,8 +103,8 @@ async def test_followers_get_the_new_id(root: Path) -> None:
             for event in live.values():
                 await event.wait()
             await client.open("demo", follow=False)
-            await client.rename("demo", "other")
-        assert ended == {"context": "other/below", "wire": "other/below"}
+            await end(client)
+        assert ended == {"context": new, "wire": new}
 
 
 @pytest.mark.usefixtures("daemon")

@@ -6,7 +6,7 @@ import pytest
 
 from steno_protocol.commands import AppendStream, DeleteStream, Open, ReadStream, Stat, Streams
 from steno_protocol.replies import Ack, Deleted, ErrorReply, Lines, SessionStat, StreamList
-from support.asking import ask, close_all, send
+from support.asking import ask, ask_for, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
@@ -27,11 +27,9 @@ async def test_stream_with_a_failed_sync_is_written_again_before_it_is_listed() 
         await ask(daemon, "a", append("k1"), b'{"n":1}')
         await close_all(daemon)
         daemon.disk.fail_next("fdatasync", errno.EIO, name=NAME)
-        failed = await ask(daemon, "s1", Streams(session=SESSION))
-        assert isinstance(failed, ErrorReply)
+        failed = await ask_for(ErrorReply, daemon, "s1", Streams(session=SESSION))
         assert failed.code == "storage_failed"
-        listed = await ask(daemon, "s2", Streams(session=SESSION))
-        assert isinstance(listed, StreamList)
+        listed = await ask_for(StreamList, daemon, "s2", Streams(session=SESSION))
         assert [(each.stream, each.records) for each in listed.streams] == [("notes", 1)]
 
 
@@ -49,8 +47,7 @@ async def test_idle_streams_are_closed_and_the_session_stays_open() -> None:
         reply = await ask(daemon, "r", ReadStream(session=SESSION, stream="notes", last=1))
         assert isinstance(reply, Lines)
         assert (reply.first, reply.head) == ("0:0", "0:1")
-        again = await ask(daemon, "b", append("k1"), b'{"n":1}')
-        assert isinstance(again, Ack)
+        again = await ask_for(Ack, daemon, "b", append("k1"), b'{"n":1}')
         assert again.duplicate
 
 
@@ -65,8 +62,7 @@ async def test_deletion_answers_queued_appends_first() -> None:
         [queued] = daemon.answers[b"b"]
         assert isinstance(queued, Ack)
         assert daemon.disk.content(deleted.trash).count(b"\n") == 2
-        ack = await ask(daemon, "c", append("k3"), b'{"n":3}')
-        assert isinstance(ack, Ack)
+        ack = await ask_for(Ack, daemon, "c", append("k3"), b'{"n":3}')
         assert ack.first == "1:0"
 
 
@@ -75,8 +71,7 @@ async def test_a_torn_tail_is_cut_before_its_stream_is_deleted() -> None:
     async with daemon.running():
         await ask(daemon, "o", Open(session=SESSION))
         await ask(daemon, "a", append("k1"), b'{"n":1}')
-        opened = await ask(daemon, "s", Stat(session=SESSION))
-        assert isinstance(opened, SessionStat)
+        opened = await ask_for(SessionStat, daemon, "s", Stat(session=SESSION))
         await close_all(daemon)
         daemon.disk.foreign.append(f"{opened.folder}/{NAME}", b'{"n":2,"_id":"k')
         deleted = await ask(daemon, "d", DeleteStream(session=SESSION, stream="notes", key="d"))
@@ -95,24 +90,19 @@ async def test_a_successor_takes_the_name_with_its_records_and_keys() -> None:
         late = DeleteStream(
             session=SESSION, stream="notes", key="d", expect="0:1", successor="next"
         )
-        refused = await ask(daemon, "d", late)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "d", late)
         assert (refused.code, refused.head) == ("conflict", "0:2")
         replacement = DeleteStream(
             session=SESSION, stream="notes", key="e", expect="0:2", successor="next"
         )
-        deleted = await ask(daemon, "e", replacement)
-        assert isinstance(deleted, Deleted)
+        deleted = await ask_for(Deleted, daemon, "e", replacement)
         assert daemon.disk.content(deleted.trash).count(b"\n") == 2
         assert await ask(daemon, "f", replacement) == deleted
-        again = await ask(daemon, "g", append("k2"), b'{"n":2}')
-        assert isinstance(again, Ack)
+        again = await ask_for(Ack, daemon, "g", append("k2"), b'{"n":2}')
         assert (again.first, again.duplicate) == ("1:0", True)
-        ack = await ask(daemon, "h", append("k3"), b'{"n":3}')
-        assert isinstance(ack, Ack)
+        ack = await ask_for(Ack, daemon, "h", append("k3"), b'{"n":3}')
         assert ack.first == "1:1"
-        listed = await ask(daemon, "i", Streams(session=SESSION))
-        assert isinstance(listed, StreamList)
+        listed = await ask_for(StreamList, daemon, "i", Streams(session=SESSION))
         assert [(each.stream, each.head) for each in listed.streams] == [("notes", "1:2")]
 
 
@@ -123,8 +113,7 @@ async def test_a_stream_without_another_successor_is_not_deleted(successor: str,
         await ask(daemon, "o", Open(session=SESSION))
         await ask(daemon, "a", append("k1"), b'{"n":1}')
         deletion = DeleteStream(session=SESSION, stream="notes", key="d", successor=successor)
-        refused = await ask(daemon, "d", deletion)
-        assert isinstance(refused, ErrorReply)
+        refused = await ask_for(ErrorReply, daemon, "d", deletion)
         assert (refused.code, refused.outcome) == (code, "not_applied")
         reply = await ask(daemon, "r", ReadStream(session=SESSION, stream="notes", last=1))
         assert isinstance(reply, Lines)

@@ -21,7 +21,7 @@ from stenod.store.failed_syncs import FailedSyncs
 from support.lines import SESSION
 from support.simulated_disk import Death, Effect, SimulatedDisk, Survival
 from support.stored_session import NOW_S
-from support.whole_sessions import PATH, World, deaths
+from support.whole_sessions import PATH, World, deaths, failures
 
 NAME = paths.stream_file("notes")
 LINES = b'{"n":0,"_id":"k0"}\n{"n":1,"_id":"k1"}\n'
@@ -105,21 +105,11 @@ def test_a_deletion_that_dies_at_any_call_is_applied_once(successor: str | None)
 def test_a_deletion_that_fails_at_any_call_is_applied_once(
     effect: Effect, successor: str | None
 ) -> None:
-    world = prepared(successor)
-    rehearsal = world.clone()
-    first = len(rehearsal.disk.calls)
-    delete(rehearsal, successor)
-    for call in range(first, len(rehearsal.disk.calls)):
-        copy = world.clone()
-        copy.disk.fail_at(call, errno.EIO, effect)
-        try:
-            delete(copy, successor)
-        except OutcomeUnknown:
-            pass
-        except OSError:
-            copy.disk.heal()
+    for copy, _, raised in failures(
+        prepared(successor), lambda world: delete(world, successor), effect
+    ):
+        if isinstance(raised, OSError):
             assert not is_deleted(copy), "it was refused, and happened"
-        copy.disk.heal()
         check(copy, successor)
 
 

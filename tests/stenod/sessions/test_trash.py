@@ -6,12 +6,12 @@ import errno
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.errors import BadRequest, Held, OutcomeUnknown, StorageFailed
+from steno_protocol.errors import BadRequest, Held, StorageFailed
 from steno_protocol.replies import Deleted
 from stenod.sessions import trash
 from support.simulated_disk import Death, Effect
 from support.stored_session import NOW_S
-from support.whole_sessions import PATH, TREE, World, deaths, prepared
+from support.whole_sessions import PATH, TREE, World, deaths, failures, prepared
 
 TRASH = f"{TREE}/.trash"
 MONTH_S = limits.TRASH_EXPIRY_S
@@ -49,27 +49,12 @@ def test_a_deletion_that_dies_at_any_call_took_place_or_did_not() -> None:
 
 
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-def test_a_deletion_that_fails_at_any_call_took_place_or_did_not(
-    effect: Effect,
-) -> None:
+def test_a_deletion_that_fails_at_any_call_took_place_or_did_not(effect: Effect) -> None:
     world = prepared()
     source = world.files(PATH)
-    rehearsal = world.clone()
-    first = len(rehearsal.disk.calls)
-    delete(rehearsal)
-    for call in range(first, len(rehearsal.disk.calls)):
-        copy = world.clone()
-        copy.disk.fail_at(call, errno.EIO, effect)
-        raised: Exception | None = None
-        try:
-            delete(copy)
-        except (OSError, OutcomeUnknown) as failed:
-            raised = failed
-        copy.disk.heal()
+    for copy, _, raised in failures(world, delete, effect):
         if isinstance(raised, OSError):
             assert copy.files(PATH) == source, "it was refused, and happened"
-        if not copy.disk.calls[call].method.startswith("open"):
-            assert not copy.disk._handles, "a failed deletion leaves no handle open"
         check(copy, source)
 
 

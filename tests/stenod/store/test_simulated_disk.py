@@ -110,18 +110,6 @@ def test_how_a_power_cut_ends_can_be_chosen(survival: Survival) -> None:
             assert disk.content(FILE).startswith(b"one\n")
 
 
-def test_the_same_seed_gives_the_same_end() -> None:
-    def end(seed: int) -> bytes:
-        disk, handle = disk_with(b"", seed)
-        for number in range(20):
-            disk.write(handle, b"line %d\n" % number)
-        disk.crash()
-        return disk.content(FILE)
-
-    assert [end(seed) for seed in SEEDS] == [end(seed) for seed in SEEDS]
-    assert len({end(seed) for seed in SEEDS}) > 10
-
-
 # --- names -------------------------------------------------------------------------------------
 
 
