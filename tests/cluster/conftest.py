@@ -1,5 +1,7 @@
 """Fixtures with real NATS servers, and with the model of them in memory."""
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(TEST_S))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short folder for temporary files: the path of a socket is bounded."""
+    skip_without_servers()
+    made = Path(tempfile.mkdtemp(prefix="steno-")).resolve()
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,31 +1,18 @@
 """`steno cluster try` with real servers: what it proves, and what it leaves."""
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster.conftest import skip_without_servers
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.nats_cluster import wait_until
 
 CLAIMS = 4
 START_LINE = "owns the session demo"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short folder for temporary files: the path of a socket is bounded."""
-    skip_without_servers()
-    made = Path(tempfile.mkdtemp(prefix="try-")).resolve()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def _processes(folder: Path) -> list[str]:

@@ -1,8 +1,6 @@
 """A daemon that cannot start says why, before its starter gives up."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,20 +8,10 @@ import pytest
 from support.clustered_daemon import clustered_daemon
 from support.command import Ran, Steno
 from support.nats_cluster import NatsCluster
-from support.nats_journals import skip_without_servers
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 Edit = Callable[[str], str]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    skip_without_servers()
-    # The path of a socket is bounded.
-    made = Path(tempfile.mkdtemp(prefix="start-")).resolve()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def start(folder: Path, servers: str, edit: Edit = str) -> Ran:

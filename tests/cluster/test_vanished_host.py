@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,22 +16,12 @@ from support import remote_access
 from support.clustered_daemon import clustered_daemon
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster, wait_until
-from support.nats_journals import skip_without_servers
 from support.proxy import Proxy
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 SOON_S = 8.0
 """Less than an attempt to connect to a machine that is gone, and than the silence of one daemon."""
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    skip_without_servers()
-    # The path of a socket is bounded.
-    made = Path(tempfile.mkdtemp(prefix="gone-")).resolve()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def listening(root: Path, cluster: NatsCluster) -> ForegroundDaemon:

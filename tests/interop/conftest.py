@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import steno
+from support.daemon_in_thread import DaemonInThread
 from support.daemons import end_daemon_of, end_daemons_below
 
 
@@ -34,8 +35,15 @@ def folder(home: Path) -> Path:
 
 
 @pytest.fixture
-async def client(root: Path) -> AsyncIterator[steno.Client]:
+async def client(daemon: DaemonInThread) -> AsyncIterator[steno.Client]:
     """A client of the root, whose daemon ends with it."""
+    async with steno.connect(daemon.root, spawn=False) as client:
+        yield client
+
+
+@pytest.fixture
+async def client_of_process(root: Path) -> AsyncIterator[steno.Client]:
+    """A client of a daemon that can be killed."""
     async with steno.connect(root) as client:
         yield client
     end_daemon_of(root)

@@ -30,6 +30,12 @@ pytestmark = [
 
 
 @pytest.fixture
+def client(client_of_process: steno.Client) -> steno.Client:
+    """Some tests kill the daemon."""
+    return client_of_process
+
+
+@pytest.fixture
 def history(client: steno.Client) -> Any:
     return StenoHistoryProvider(client)
 

@@ -188,11 +188,11 @@ async def test_an_entry_that_is_too_large_is_refused(client: steno.Client) -> No
     assert await store.load(KEY) is None
 
 
-async def test_the_death_of_the_daemon_is_a_delay(client: steno.Client) -> None:
-    store = StenoSessionStore(client)
+async def test_the_death_of_the_daemon_is_a_delay(client_of_process: steno.Client) -> None:
+    store = StenoSessionStore(client_of_process)
     for number in range(10):
         await store.append(KEY, [entry(f"{number}")])
-        os.kill(client.welcome.pid, signal.SIGKILL)
+        os.kill(client_of_process.welcome.pid, signal.SIGKILL)
     loaded = await store.load(KEY)
     assert loaded == [entry(f"{number}") for number in range(10)]
 

@@ -241,11 +241,11 @@ async def test_a_damaged_line_is_left_out(client: steno.Client, root: Path, dama
 
 
 @BACKENDS
-async def test_the_death_of_the_daemon_is_a_delay(client: steno.Client) -> None:
-    session = StenoSession("talk", client)
+async def test_the_death_of_the_daemon_is_a_delay(client_of_process: steno.Client) -> None:
+    session = StenoSession("talk", client_of_process)
     for number in range(10):
         await session.add_items([item(str(number)), item(f"{number} again")])
-        os.kill(client.welcome.pid, signal.SIGKILL)
+        os.kill(client_of_process.welcome.pid, signal.SIGKILL)
         assert await session.pop_item() == item(f"{number} again")
     assert await session.get_items() == [item(str(number)) for number in range(10)]
 

@@ -10,7 +10,7 @@ import os
 import pickle
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,6 @@ import steno
 from interop.conversation_processes import run_agent, save_prompts
 from interop.frameworks import framework
 from steno.adapters.pydantic_ai import StenoConversationStore
-from support.daemon_in_thread import DaemonInThread
-from support.daemons import end_daemon_of
 
 stores = framework("pydantic_ai.conversation_store")
 messages = framework("pydantic_ai.messages")
@@ -38,20 +36,6 @@ BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 Conflict = stores.ConversationConflict
 Store = Any
-
-
-@pytest.fixture
-async def client(daemon: DaemonInThread) -> AsyncIterator[steno.Client]:
-    async with steno.connect(daemon.root, spawn=False) as client:
-        yield client
-
-
-@pytest.fixture
-async def client_of_process(root: Path) -> AsyncIterator[steno.Client]:
-    """A client of a daemon that can be killed."""
-    async with steno.connect(root) as client:
-        yield client
-    end_daemon_of(root)
 
 
 @pytest.fixture(params=["steno", "memory"])
