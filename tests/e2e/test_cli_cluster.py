@@ -186,7 +186,7 @@ def test_a_session_in_trouble_is_named_and_does_not_stop_the_others(
     assert done["left_out"] == [{"session": "demo", "why": "rename it"}]
     assert _run(cluster, "cluster", "join") == 1
     shown = capsys.readouterr().err
-    assert "demo did not join: rename it" in shown
+    assert "demo is in trouble: rename it" in shown
     assert "0 sessions joined, 2 were there already" in shown
 
 

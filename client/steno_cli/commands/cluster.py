@@ -2,7 +2,6 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -224,7 +223,7 @@ class _Comparison(NamedTuple):
     Attributes:
         there: those that the cluster has.
         missing: those that it does not have.
-        troubles: those that it has and this host cannot serve, or hides, each with the reason.
+        troubles: those that it has and that an operator has to look at, each with the reason.
     """
 
     there: list[str]
@@ -246,7 +245,9 @@ def _join(options: Namespace, output: Output) -> int:
             _report(client, "", 0)
             before = _comparison(client, prefix)
         # Of a session in a stream that lost messages, this root may have the newest files.
-        used = [*before.missing, *(before.there if options.again else ())]
+        used = [
+            *before.missing, *before.troubles, *(before.there if options.again else ())
+        ]  # fmt: skip
         failed: dict[str, str] = {}
         asked = (Stat(session=session) for session in used)
         joining = answers(link, asked, SessionStat, JOINS_AHEAD_MAX)
@@ -260,8 +261,9 @@ def _join(options: Namespace, output: Output) -> int:
     joined = [session for session in before.missing if session in after.there]
     silent = dict.fromkeys(after.missing, "the daemon did not replicate it")
     still_failed = {each: why for each, why in failed.items() if each in {*silent, *before.there}}
-    left_out = {**silent, **still_failed, **after.troubles}
-    _print_joined(output, joined, len(before.there), sorted(left_out.items()))
+    left_out = {**silent, **still_failed}
+    _print_joined(output, joined, len(before.there), left_out, after.troubles)
+    left_out |= after.troubles
     return Exit.FAILED if left_out else Exit.DONE
 
 
@@ -294,14 +296,21 @@ def _is_here(entry: SessionEntry) -> bool:
 
 
 def _print_joined(
-    output: Output, joined: list[str], there: int, why: Iterable[tuple[str, str]]
+    output: Output,
+    joined: list[str],
+    there: int,
+    left_out: dict[str, str],
+    troubles: dict[str, str],
 ) -> None:
-    left_out = [{"session": session, "why": text} for session, text in why]
     if output.as_json:
-        output.document({"joined": joined, "there": there, "left_out": left_out})
+        why = sorted({**left_out, **troubles}.items())
+        left = [{"session": session, "why": text} for session, text in why]
+        output.document({"joined": joined, "there": there, "left_out": left})
         return
-    for each in left_out:
-        output.say(f"{each['session']} did not join: {each['why']}")
+    for session, text in sorted(left_out.items()):
+        output.say(f"{session} did not join: {text}")
+    for session, text in sorted(troubles.items()):
+        output.say(f"{session} is in trouble: {text}")
     output.say(f"{count(len(joined), 'session')} joined, {number(there)} were there already")
 
 
