@@ -5,9 +5,12 @@ session or to none, another daemon moved the session: its copy here moves to whe
 now, or is removed.
 """
 
+import itertools
+import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 from weakref import WeakValueDictionary
 
 from steno_protocol import paths
@@ -16,6 +19,7 @@ from stenod_cluster import limits
 from stenod_cluster.journal import ForeignMessage, Journal, Kind, Message, subject_of_name
 from stenod_cluster.mirror import (
     is_name,
+    is_uncompared,
     put_aside,
     read_mark,
     session_files,
@@ -69,6 +73,48 @@ class Copies:
                 return self._disk.stat_name(handle, paths.CONTEXT) is not None
         except OSError:
             return False
+
+    def is_uncompared(self, path: str) -> bool:
+        """Whether this disk has files at a path that were never compared with this stream."""
+        with suppress(OSError), self.opened(path) as folder:
+            mark = read_mark(self._disk, folder, self._host)
+            return is_uncompared(self._disk, folder, mark, self._journal.stream())
+        return False
+
+    def keep_beside(self, path: str) -> str:
+        """Give the files at a path a second folder beside it, which is another session.
+
+        Returns:
+            The name of that session.
+        """
+        with self.opened(path) as folder:
+            kept = ""
+            for number in itertools.count(1):
+                kept = f"{path}-kept-{number}"
+                if self.is_here(kept):
+                    if self._has_same(kept, folder):
+                        # A mirror that died before it was done had kept them.
+                        return kept
+                elif self._journal.last(subject_of_name(kept)) is None:
+                    break
+            with (
+                self.opened(kept, create=True) as other,
+                self.opened(path.rpartition("/")[0]) as parent,
+            ):
+                # Without the context it is no session.
+                for name in sorted(session_files(self._disk, folder), key=paths.CONTEXT.__eq__):
+                    if self._disk.stat_name(other, name) is None:
+                        self._disk.link(folder, name, name, into=other)
+                self._disk.fsync(other)
+                self._disk.fsync(parent)
+        return kept
+
+    def _has_same(self, path: str, folder: int) -> bool:
+        """Whether a path has the session file of an open folder."""
+        ours = self._disk.stat_name(folder, paths.CONTEXT)
+        with self.opened(path) as other:
+            theirs = self._disk.stat_name(other, paths.CONTEXT)
+        return ours is not None and theirs is not None and ours.inode == theirs.inode
 
     def here(self, path: str = "") -> Iterator[str]:
         """Yield the names of the sessions on this disk, at and below a path."""
@@ -140,9 +186,11 @@ class Copies:
                 found = self._identity(folder)
                 if there is not None and found in {None, there}:
                     return False
-                if found is None and self._is_newer(folder, name):
+                if self._is_refused(folder):
+                    take_out(self._disk, folder)
+                elif found is None and self._is_newer(folder, name):
                     return True
-                if found is None or (name is None and self._journal.last(found) is None):
+                elif found is None or (name is None and self._journal.last(found) is None):
                     # The session is elsewhere, and nobody knows whether it is this one; or it was
                     # removed for good, and must not come back as a new one.
                     put_aside(self._disk, folder)
@@ -155,6 +203,14 @@ class Copies:
         self._remove_empty_above(path)
         return False
 
+    def _is_refused(self, folder: int) -> bool:
+        """Whether files are those of a creation that was refused because its stream was lost."""
+        mark = read_mark(self._disk, folder, self._host)
+        if mark is None or mark.sequence or mark.stream == self._journal.stream():
+            return False
+        files = [self._disk.stat_name(folder, name) for name in session_files(self._disk, folder)]
+        return not any(file is not None and file.size for file in files)
+
     def outlives(self, path: str, gone: Message) -> bool:
         """Whether this disk has a session that an old copy of the stream says to be gone."""
         if gone.sequence < self._journal.began():
@@ -164,12 +220,17 @@ class Copies:
 
     def _is_newer(self, folder: int, name: Message | None) -> bool:
         """Whether files are newer than what the stream, which does not know them, has of a name."""
-        if name is None:
-            return True
         mark = read_mark(self._disk, folder, self._host)
+        if name is None:
+            return mark is None or not mark.is_left or not self._has_joined(mark.identity)
         # An old copy of the stream says that a session is gone which was restored since.
         is_old = name.sequence < self._journal.began()
         return is_old and mark is not None and mark.sequence > name.sequence
+
+    def _has_joined(self, identity: str) -> bool:
+        """Whether a host brought a session into this stream, if under another name."""
+        last = self._journal.last(identity) if identity else None
+        return last is not None and last.sequence > self._journal.began()
 
     def _put_away_all(self, paths: Iterable[str]) -> None:
         """Put away what is at several names, unless another thread opens it."""
@@ -181,8 +242,11 @@ class Copies:
     def _identity(self, folder: int) -> str | None:
         """The session whose files an open folder has, as far as its mark says."""
         mark = read_mark(self._disk, folder, self._host)
-        is_known = mark is not None and mark.stream == self._journal.stream()
-        return mark.identity if mark is not None and is_known else None
+        if mark is None or mark.stream != self._journal.stream():
+            return None
+        # A new session that was never published is unknown to the journal.
+        is_begun = mark.sequence or self._journal.last(mark.identity) is not None
+        return mark.identity if is_begun else None
 
     def _has_gone(self, path: str, name: Message | None, identity: str) -> bool:
         """Move a copy to where its session went from here; False if it is to be removed."""
@@ -210,7 +274,6 @@ class Copies:
                 if self._identity(folder) != identity:
                     return False
             self.remove_empty(goal)
-            self._put_unknown_aside(source)
             with self.opened(above) as parent, self.opened(new_above, create=True) as target:
                 if self._disk.stat_name(target, new_name) is not None:
                     return False
@@ -223,23 +286,15 @@ class Copies:
             return True
         return False
 
-    def _put_unknown_aside(self, above: str) -> None:
-        """Put files without a mark aside that are below a folder about to move.
-
-        They are copies of sessions that the journal has here; elsewhere they would be new ones.
-        """
-        for path in [each for each in self.here(above) if each != above]:
-            with self.opened(path) as folder:
-                is_unknown = self._identity(folder) is None
-                if is_unknown and self._journal.last(subject_of_name(path)) is not None:
-                    put_aside(self._disk, folder)
-
     def remove_empty(self, path: str) -> None:
         """Remove a folder if it has only empty ones; nothing else is touched."""
         above, _, name = path.rpartition("/")
         with suppress(OSError):
             with self.opened(path) as folder:
                 below = self._disk.names(folder)
+                if below == [paths.JOURNAL_MARK]:
+                    # No file followed it.
+                    self._disk.unlink(folder, paths.JOURNAL_MARK)
             for each in below:
                 self.remove_empty(f"{path}/{each}")
             with self.opened(above) as folder:
@@ -269,6 +324,15 @@ class Copies:
     def _lock_of(self, path: str) -> threading.Lock:
         with self._lock:
             return self._opening.setdefault(path, threading.Lock())
+
+
+_KEPT: Final = re.compile(r"(.+)-kept-[1-9][0-9]*")
+
+
+def kept_from(path: str) -> str | None:
+    """Return the name beside whose session files were kept; None for another session's name."""
+    match = _KEPT.fullmatch(path)
+    return None if match is None else match[1]
 
 
 def _leads_to(name: Message | None) -> str | None:

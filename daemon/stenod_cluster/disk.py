@@ -387,6 +387,8 @@ class ReplicatedDisk:
                 fork = owned.forking(base.source.identity, base.position)
                 raise_first(ship_all(journal, [fork]))
             raise_first(ship_all(journal, [owned.shipping(is_named=False)]))
+        # A death behind the move leaves no folder that the journal seems never to have had.
+        self._ownership.save_mark(owned)
         return Going(owned, "", base)
 
     def _based(self, fork: OwnedFolder, folder: int, held: ExitStack) -> Base | None:

@@ -18,6 +18,9 @@ SUBJECT_CHARS_MAX: Final = 2000
 TRASH_CHARS_MAX: Final = 120
 """Characters of a subject that a deletion adds to a name: the trash, a time and a key."""
 
+KEPT_CHARS_MAX: Final = 20
+"""Characters that the name of a session kept beside another one has behind that one's."""
+
 SUBJECTS_KEPT_MAX: Final = 1024
 """Subjects of folders that are kept in memory, as each commit needs that of its folder."""
 

@@ -29,6 +29,7 @@ from stenod.sessions.cluster_member import Elsewhere
 from stenod.store import syncs
 from stenod.store.disk import Disk
 from stenod_cluster import limits
+from stenod_cluster.copies import kept_from
 from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod_cluster.hosts import Hosts
@@ -43,7 +44,6 @@ from stenod_cluster.journal import (
     Owner,
     subject_of_name,
 )
-from stenod_cluster.mirror import read_mark
 from stenod_cluster.ownership import Ownership
 
 
@@ -131,7 +131,6 @@ class Membership:
     ) -> None:
         self._cluster = cluster
         self._engine = engine
-        self._local = local
         self._log = log
         self._lost: deque[str] = deque()
         # Names that lead to another session than they did, as far as this daemon heard.
@@ -518,44 +517,23 @@ class Membership:
             endpoint=owner.endpoint,
             changed_at=known.last.at,
             messages=counts.get(known.label.label.identity, 0),
-            trouble=self._hidden(known.name, owner),
+            trouble=self._trouble(known.name, owner),
         )
 
-    def _hidden(self, session: str, owner: Owner) -> str:
-        """Why records of this disk are hidden by another host's session; empty if none are."""
-        host = self._hosts.owner.host
-        if owner.host == host:
-            return ""
-        stream = self._stream_of_files(session)
-        if stream is None or stream == self._engine.stream():
-            return ""
-        if stream:
+    def _trouble(self, session: str, owner: Owner) -> str:
+        """What an operator has to do about the records of this disk; empty if nothing."""
+        if (kept := kept_from(session)) is not None:
             return (
-                f"the session is {owner.endpoint}'s, and this host has files from another stream:"
-                f" `steno cluster move {session} {self._hosts.owner.endpoint}` keeps in quarantine/"
-                " what only this host has"
+                f"these are a host's records of {kept!r}, which were not a beginning of the"
+                f" cluster's: compare them (`steno show {session}`), then delete or rename it"
             )
-        return (
-            f"the id is that of a session of {owner.endpoint}, which hides the one of this host:"
-            " take [replication] out of config.toml, run `steno restart` and"
-            f" `steno rename {session} NEW`, put the table back, and run `steno restart` and"
-            " `steno cluster join`"
-        )
-
-    def _stream_of_files(self, session: str) -> str | None:
-        """The stream from which this disk's files of a session came.
-
-        Returns:
-            Empty if they came from none; None if there are no files.
-        """
-        try:
-            with self._ownership.opened(session) as folder:
-                if self._local.stat_name(folder, paths.CONTEXT) is None:
-                    return None
-                mark = read_mark(self._local, folder, self._hosts.owner.host)
-                return "" if mark is None else mark.stream
-        except OSError:
-            return None
+        is_other = owner.host != self._hosts.owner.host
+        if is_other and self._ownership.copies.is_uncompared(session):
+            return (
+                f"the session is {owner.endpoint}'s, and this host has files of that id which were"
+                " not compared with it yet: run `steno cluster join`"
+            )
+        return ""
 
 
 def _sessions_of(names: Iterable[str], prefix: str, after: str) -> list[str]:

@@ -4,9 +4,13 @@ The journal is the truth. Files that already have its content are kept, an older
 lacks, and everything else is made again from the journal. What this disk has beyond the journal is
 kept aside in `quarantine/`, unless this daemon's root was the only owner since: then it is the
 session's own, such as lines that were acknowledged as `written`.
+
+Files that were never compared with this stream may be newer: those of a root that joins, and of all
+roots after a loss of the stream. If they begin with all records of the journal, they are left as
+they are, for this daemon to publish; if neither begins with the other, they become another session.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby, islice
 from typing import Final, assert_never
@@ -31,6 +35,9 @@ _NEST: Final = ".mirror"
 """The folder in which new files are made."""
 
 
+HERE: Final = "here"
+"""Where the daemon is that took a folder over, if it is this one, whose files are the newest."""
+
 _STATES: Final = (paths.STATE, paths.STATE_NEW)
 
 
@@ -50,7 +57,7 @@ class Mark(msgspec.Struct, frozen=True):
     """The manifest of a folder at one of its messages; it is a hint, and every use checks it.
 
     Attributes:
-        sequence: the message.
+        sequence: the message; 0 if this root never acknowledged anything of the files.
         host: the root that wrote the mark; a copy of the folder elsewhere does not count.
         manifest: the files after the message.
         boot: this machine's boot, empty if unknown.
@@ -60,7 +67,8 @@ class Mark(msgspec.Struct, frozen=True):
             unchanged time proves nothing.
         identity: the session whose messages they are.
         stream: the stream that has the message. In another one, its sequence means nothing.
-        left: where the daemon is that took the folder over since; empty if none did.
+        left: where the daemon is that took the folder over since; empty if none did, and `HERE` if
+            that is this one.
     """
 
     sequence: int
@@ -71,6 +79,11 @@ class Mark(msgspec.Struct, frozen=True):
     identity: str = ""
     stream: str = ""
     left: str = ""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another daemon has the newest files."""
+        return self.left not in {"", HERE}
 
 
 _mark_decoder = msgspec.json.Decoder(Mark)
@@ -136,6 +149,19 @@ def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
     return mark if mark.host == host else None
 
 
+def save_first_mark(disk: Disk, folder: int, host: str, identity: str, stream: str) -> None:
+    """Save the mark of a folder before it has the first file of a session.
+
+    Without it the folder would seem to be one that the journal never had.
+    """
+    save_mark(disk, folder, Mark(0, host, Manifest(), "", {}, identity, stream))
+
+
+def is_uncompared(disk: Disk, folder: int, mark: Mark | None, stream: str) -> bool:
+    """Whether an open folder has a session's files that were never compared with a stream."""
+    return (mark is None or mark.stream != stream) and bool(session_files(disk, folder))
+
+
 def seen_files(disk: Disk, folder: int, manifest: Manifest) -> dict[int, Seen]:
     """Return the files of a folder whose sizes are those of a manifest, for a mark."""
     found: dict[int, Seen] = {}
@@ -194,6 +220,7 @@ class Mirror:
         read: returns the session's messages behind a sequence, up to the one that owns it.
         boot: this machine's boot, empty if unknown.
         stream: the identity of the stream.
+        keep_beside: makes the files of the folder another session, too; False if it cannot.
     """
 
     def __init__(
@@ -203,9 +230,11 @@ class Mirror:
         identity: str,
         host: str,
         read: Callable[[int], Iterator[Message]],
-        boot: str = "",
-        stream: str = "",
+        boot: str,
+        stream: str,
+        keep_beside: Callable[[], bool],
     ) -> None:
+        self._keep_beside = keep_beside
         self._stream = stream
         self._boot = boot
         self._disk = disk
@@ -215,16 +244,20 @@ class Mirror:
         self._read = read
         self._read_bytes = 0
         self._others: set[str] = set()
+        self._mark: Mark | None = None
 
-    def make(self) -> Mirrored:
+    def make(self) -> Mirrored | None:
         """Make the folder equal to the journal.
+
+        Returns:
+            None if the folder has all records of the journal and newer ones; nothing was changed.
 
         Raises:
             Corrupt: the journal contradicts itself.
             OSError: the journal or the disk failed; the next call goes on from the files.
         """
-        mark = read_mark(self._disk, self._folder, self._host)
-        if mark is not None and (mark.identity, mark.stream) == (self._identity, self._stream):
+        mark = self._mark = read_mark(self._disk, self._folder, self._host)
+        if mark is not None and mark.sequence and self._is_known(mark):
             # Of a copy of another host's session, the mark's own message may be its only word.
             read = list(self._counted(mark.sequence - bool(mark.left)))
             tail = [message for message in read if message.sequence > mark.sequence]
@@ -240,6 +273,10 @@ class Mirror:
         return self._made(
             Manifest(), (replay.feed(each.kind, each.body) for each in messages), replay
         )
+
+    def _is_known(self, mark: Mark) -> bool:
+        """Whether a mark is of this session in this stream."""
+        return (mark.identity, mark.stream) == (self._identity, self._stream)
 
     def _counted(self, after: int) -> Iterator[Message]:
         for message in self._read(after):
@@ -295,8 +332,12 @@ class Mirror:
         base: Manifest,
         changes: Iterable[Sequence[AnyEntry | None]],
         replay: JournalReplay,
-    ) -> Mirrored:
-        """Apply changes to the files of `base`, and give the names to the files of the result."""
+    ) -> Mirrored | None:
+        """Apply changes to the files of `base`, and give the names to the files of the result.
+
+        Returns:
+            None if the folder has newer files.
+        """
         with self._nest() as nest:
             files = _Files(self._disk, self._folder, nest)
             try:
@@ -316,11 +357,62 @@ class Mirror:
                 manifest = replay.manifest
                 lasting = set(_lasting_names(manifest).values())
                 inodes = {files.inode(number): number for number in lasting}
+                if self._mark is None or not self._is_known(self._mark):
+                    kept = self._compared(manifest, files)
+                    if kept is None:
+                        return None
+                    known.update(kept)
+                    save_first_mark(
+                        self._disk, self._folder, self._host, self._identity, self._stream
+                    )
                 self._give_names(manifest, files, inodes, known)
                 self._put_hints(manifest, files)
             finally:
                 files.close()
         return Mirrored(manifest, inodes, self._read_bytes, self._others)
+
+    def _compared(self, manifest: Manifest, files: "_Files") -> dict[int, int] | None:
+        """Compare the folder with files of the journal.
+
+        Returns:
+            The inodes of files that are kept elsewhere; None if the folder has newer ones.
+        """
+        mark = self._mark
+        if not is_uncompared(self._disk, self._folder, mark, self._stream):
+            return {}
+        numbers, inodes = manifest.names, self._inodes()
+        sizes = {name: manifest.files[number].size for name, number in numbers.items()}
+        theirs = _record_files({each: numbers[each] for each in numbers if sizes[each]})
+        ours = _record_files(inodes)
+        if _is_contained(ours, theirs, lambda name, other: files.begins(numbers[other], name)):
+            return {}
+        if _is_contained(theirs, ours, lambda other, name: files.is_begun(numbers[other], name)):
+            self._keep_notes(manifest, files)
+            return None
+        # Otherwise nothing of it that the journal lacks was ever acknowledged.
+        is_worth = mark is None or (mark.sequence and not mark.is_left)
+        is_kept = is_worth and self._keep_beside()
+        return dict.fromkeys(inodes.values(), 0) if is_kept else {}
+
+    def _inodes(self) -> dict[str, int]:
+        """The inodes of the session's files in the folder that are not empty, by their names."""
+        found = {
+            name: self._disk.stat_name(self._folder, name)
+            for name in session_files(self._disk, self._folder)
+        }
+        return {name: file.inode for name, file in found.items() if file is not None and file.size}
+
+    def _keep_notes(self, manifest: Manifest, files: "_Files") -> None:
+        """Keep the journal's notes aside, as far as the folder's newer files do not have them."""
+        for name in (paths.TIMELINE, paths.STATE):
+            number = manifest.names.get(name)
+            if number is None:
+                continue
+            if self._disk.stat_name(self._folder, name) is None or not files.is_begun(number, name):
+                files.link(number, f"{_NEST}-{number}")
+                place = f"{_NEST}-{number}", files.inode(number)
+                _keep_aside(self._disk, self._folder, place[0], place[1], name)
+                self._disk.unlink(self._folder, place[0])
 
     @contextmanager
     def _nest(self) -> Generator[int]:
@@ -405,10 +497,51 @@ def take_out(disk: Disk, folder: int) -> None:
     disk.fsync(folder)
 
 
-def _keep_aside(disk: Disk, folder: int, name: str, inode: int) -> None:
+def _record_files(files: Mapping[str, int]) -> dict[tuple[str, int], str]:
+    """The names of the files with records, by what they are and which generation of that.
+
+    Args:
+        files: what tells one file from another, by their names.
+    """
+    found: dict[tuple[str, int], str] = {}
+    last: dict[str, int] = {}
+    for name, file in files.items():
+        number, deleted = paths.generation_of(name), paths.deleted_stream_of(name)
+        present = paths.CONTEXT if deleted is None else paths.stream_file(deleted.stream)
+        number = number if deleted is None else deleted.number
+        # A rewrite that was cut short left the present file a second name.
+        if number is not None and files.get(present) != file:
+            last[present] = max(number, last.get(present, 0))
+            if not paths.is_compressed(name):
+                found[present, number - 1] = name
+    for name in files:
+        if name in {paths.CONTEXT, paths.WIRE} or paths.stream_of(name) is not None:
+            found[name, last.get(name, 0)] = name
+    return found
+
+
+def _is_contained(
+    inner: Mapping[tuple[str, int], str],
+    outer: Mapping[tuple[str, int], str],
+    is_beginning: Callable[[str, str], bool],
+) -> bool:
+    """Whether the files with records of one session are the beginning of those of another.
+
+    Past generations that the other has no more were removed there, or compressed.
+    """
+    last: dict[str, int] = {}
+    for name, generation in inner:
+        last[name] = max(generation, last.get(name, 0))
+    return all(
+        is_beginning(name, outer[place]) if place in outer else place[1] < last[place[0]]
+        for place, name in inner.items()
+    )
+
+
+def _keep_aside(disk: Disk, folder: int, name: str, inode: int, shown: str | None = None) -> None:
     quarantined = disk.open_folder(folder, paths.QUARANTINE, create=True)
     try:
-        kept = f"{name}.inode-{inode}"
+        kept = f"{shown or name}.inode-{inode}"
         remove(disk, quarantined, kept)
         disk.link(folder, name, kept, into=quarantined)
         disk.fsync(quarantined)
@@ -489,15 +622,24 @@ class _Files:
 
     def begins(self, number: int, name: str) -> bool:
         """Whether a file begins with all that the folder has at a name."""
-        handle = self._disk.open_read(self._folder, name)
+        surplus = self._surplus(number, name)
+        return surplus is not None and surplus >= 0
+
+    def is_begun(self, number: int, name: str) -> bool:
+        """Whether the folder has at a name what begins with all of a file."""
+        surplus = self._surplus(number, name)
+        return surplus is not None and surplus <= 0
+
+    def _surplus(self, number: int, name: str) -> int | None:
+        """How much longer a file is than the folder's at a name; None if neither begins both."""
+        handle, ours = self._disk.open_read(self._folder, name), self._handle(number)
         try:
-            size = self._disk.stat(handle).size
-            crc = crc_of(self._disk, handle, 0, size)
+            theirs_size, ours_size = (self._disk.stat(each).size for each in (handle, ours))
+            shared = min(theirs_size, ours_size)
+            is_same = crc_of(self._disk, handle, 0, shared) == crc_of(self._disk, ours, 0, shared)
+            return ours_size - theirs_size if is_same else None
         finally:
             self._disk.close(handle)
-        ours = self._handle(number)
-        has_size = self._disk.stat(ours).size >= size
-        return has_size and crc_of(self._disk, ours, 0, size) == crc
 
     def link(self, number: int, name: str) -> None:
         """Give a file another name in the folder."""

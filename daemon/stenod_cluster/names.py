@@ -188,6 +188,8 @@ class Names:
             if entry.split(".", 2)[2:] == [flat]:
                 self._ownership.tidy(path)
                 self._ownership.acquire(path)
+        # Openings that were refused, as the journal was lost, left folders at its place.
+        self._ownership.copies.remove_empty(session)
 
     def end_deleted(self, path: str) -> None:
         """Let a deleted session, and those deleted with it, end for good in the whole cluster.

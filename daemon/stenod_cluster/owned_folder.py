@@ -265,6 +265,10 @@ class OwnedFolder:
         else:
             yield from self._publish(Kind.OWN, b"", 0)
 
+    def renewing(self) -> Generator[Publication, int | OSError]:
+        """Yield what shows that the journal has the newest records; as `shipping`."""
+        yield from self._publish(Kind.CHANGE, encode_entries([]), 0)
+
     def forking(self, source: str, position: int) -> Generator[Publication, int | OSError]:
         """Yield the first message of a fork; as `shipping`."""
         yield from self._publish(Kind.FORK, Label(source, str(position)).body(), 0)

@@ -18,7 +18,8 @@ from typing import TypeGuard
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, Busy, Held, StorageFailed
+from steno_protocol.errors import BadRequest, Busy, Held, StenoError, StorageFailed
+from steno_protocol.limits import SESSION_ID_CHARS_MAX
 from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
 from stenod_cluster import limits
@@ -41,9 +42,11 @@ from stenod_cluster.journal import (
     subject_of_name,
 )
 from stenod_cluster.mirror import (
+    HERE,
     Mark,
     Mirror,
     read_mark,
+    save_first_mark,
     save_mark,
     seen_files,
     session_files,
@@ -116,6 +119,10 @@ class Ownership:
         self.alone = self.copies.alone
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
         self._lock = threading.Lock()
+        # The sessions that are being taken over, each with the last note that another daemon did.
+        self._taking: dict[str, Message | None] = {}
+        # Held while a mark is looked at and saved.
+        self._marking = threading.RLock()
 
     @property
     def owner(self) -> Owner:
@@ -168,29 +175,50 @@ class Ownership:
             name = self.journal.last(subject_of_name(path))
             if name is None or name.kind is Kind.GONE:
                 return
-            identity = name.label.identity
-            last = self.journal.last(identity)
+            last = self.journal.last(name.label.identity)
             if last is None or last.owner.host == self.owner.host:
                 return
-            if last.kind not in {Kind.OWN, Kind.CHANGE}:
-                # Its owner is in the middle of a change.
-                return
             self.copies.make_room(path, name)
-            with self.opened(path, create=True) as handle:
-                made = self._mirror(handle, path, identity, last.sequence).make()
-                mark = Mark(
-                    last.sequence, self.owner.host, made.manifest, self._boot,
-                    seen_files(self._disk, handle, made.manifest), identity,
-                    self.journal.stream(), last.owner.endpoint,
-                )  # fmt: skip
-                save_mark(self._disk, handle, mark)
+            self._follow(path, name.label.identity, last)
+
+    def _follow(self, path: str, identity: str, last: Message) -> bool:
+        """Make the files equal to the journal up to a message of another daemon.
+
+        Returns:
+            False if this disk has newer files; nothing was changed.
+        """
+        if last.kind not in {Kind.OWN, Kind.CHANGE}:
+            # Its owner is in the middle of a change.
+            return True
+        with self.opened(path, create=True) as handle:
+            made = self._mirror(handle, path, identity, last.sequence).make()
+            if made is None:
+                return False
+            mark = Mark(
+                last.sequence, self.owner.host, made.manifest, self._boot,
+                seen_files(self._disk, handle, made.manifest), identity,
+                self.journal.stream(), last.owner.endpoint,
+            )  # fmt: skip
+            save_mark(self._disk, handle, mark)
+        return True
 
     def _mirror(self, handle: int, path: str, identity: str, last: int) -> Mirror:
         return Mirror(
             self._disk, handle, identity, self.owner.host,
             lambda after: self._messages(path, identity, after, last),
-            self._boot, self.journal.stream(),
+            self._boot, self.journal.stream(), lambda: self._keep_beside(path),
         )  # fmt: skip
+
+    def _keep_beside(self, path: str) -> bool:
+        """Let the files of this disk be another session; False if they cannot be."""
+        if is_in_trash(path) or len(path) > SESSION_ID_CHARS_MAX - limits.KEPT_CHARS_MAX:
+            return False
+        kept = self.copies.keep_beside(path)
+        self._log("kept_beside", session=path, kept=kept)
+        # If it cannot be published now, it is one that did not join yet.
+        with suppress(OSError, StenoError):
+            self.acquire(kept)
+        return True
 
     def acquire_all(self, path: str, below: Iterable[str]) -> list[OwnedFolder]:
         """Own a session and all those below it, on whichever disks they are; blocks.
@@ -229,10 +257,10 @@ class Ownership:
             session=path,
         )
 
-    def begin(self, path: str, name_sequence: int = 0) -> OwnedFolder:
+    def begin(self, path: str, name_sequence: int = 0, identity: str = "") -> OwnedFolder:
         """Return a folder for a new session, of which the journal has nothing."""
         # No process has the incarnation of another one.
-        identity = f"{self.owner.host}-{self.owner.incarnation}-{next(self._made)}"
+        identity = identity or f"{self.owner.host}-{self.owner.incarnation}-{next(self._made)}"
         return OwnedFolder(
             path, identity, self.owner, 0, Manifest(), {}, name_sequence, is_new=True
         )
@@ -358,7 +386,13 @@ class Ownership:
 
         The folder may have come back since, and the note says nothing of another stream's files.
         """
-        with suppress(OSError), self.opened(path) as handle:
+        with self._marking, suppress(OSError):
+            if path in self._taking:
+                self._taking[path] = note
+            self._save_left(path, note)
+
+    def _save_left(self, path: str, note: Message) -> None:
+        with self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
             if mark is None or mark.stream != self.journal.stream():
                 return
@@ -404,7 +438,12 @@ class Ownership:
 
     def save_mark(self, folder: OwnedFolder) -> None:
         """Save the folder's place in the journal for the next opening, if all is published."""
-        with folder.lock, suppress(FileNotFoundError), self.opened(folder.path) as handle:
+        with (
+            self._marking,
+            folder.lock,
+            suppress(FileNotFoundError),
+            self.opened(folder.path) as handle,
+        ):
             if not folder.is_published:
                 return
             seen = seen_files(self._disk, handle, folder.manifest)
@@ -455,6 +494,13 @@ class Ownership:
 
     def _acquire(self, path: str, *, create: bool = False, giver: str = "") -> OwnedFolder | None:
         self._check_closed(path)
+        self._taking[path] = None
+        try:
+            return self._taken(path, create=create, giver=giver)
+        finally:
+            del self._taking[path]
+
+    def _taken(self, path: str, *, create: bool, giver: str) -> OwnedFolder | None:
         begin_s = time.monotonic()
         subject = subject_of_name(path)
         name = self.journal.last(subject)
@@ -463,17 +509,18 @@ class Ownership:
             if name is None or name.kind is Kind.GONE:
                 return self._without_name(path, name, is_unjoined=is_unjoined, create=create)
             identity, name_sequence = name.label.identity, name.sequence
-            sequence, previous = self._own(path, identity, giver)
+            sequence, previous, is_newest = self._own(path, identity, giver)
             # What owns the session is stored behind all that a former owner did to its name.
             before, name = name, self.journal.last(subject)
             if name == before:
                 break
         else:
             raise _contended(path)
-        if self._is_newest_here(path, identity, sequence):
-            return self._shipped(path, identity, sequence, name_sequence)
         with self.opened(path, create=True) as handle:
             made = self._mirror(handle, path, identity, sequence).make()
+        if made is None:
+            self._check_newest(path)
+            return self._shipped(path, identity, sequence, name_sequence, previous)
         if not made.manifest.names and not create:
             return None
         folder = OwnedFolder(
@@ -484,6 +531,9 @@ class Ownership:
         else:
             self._become_newest(folder, {*made.others, previous.owner.host})
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
+        if is_newest:
+            # Other hosts with a copy wait for this one.
+            raise_first(ship_all(self.journal, [folder.renewing()]))
         self._keep(folder)
         return folder
 
@@ -492,12 +542,31 @@ class Ownership:
 
         Of two copies without such a mark, either may be brought into another stream.
         """
-        for host in others:
+        if others:
+            self._note_here(folder)
+        for host in sorted(others):
             self.journal.note_taken(folder.path, host, self.owner, Kind.CHANGE)
         # Behind the notes: an opening that dies before them reads the same messages once more.
-        self.save_mark(folder)
+        with self._marking:
+            self._check_taking(folder)
+            self.save_mark(folder)
         if others:
             self.hosts.tell_taken(folder.path, others)
+
+    def _note_here(self, folder: OwnedFolder) -> None:
+        """Note on this disk that it has the newest files, before another host notes it."""
+        path = folder.path
+        with self._marking, suppress(FileNotFoundError), self.opened(path) as handle:
+            self._check_taking(folder)
+            mark = read_mark(self._disk, handle, self.owner.host)
+            if mark is not None and mark.is_left:
+                save_mark(self._disk, handle, msgspec.structs.replace(mark, left=HERE))
+
+    def _check_taking(self, folder: OwnedFolder) -> None:
+        """Raise Held if another daemon had a folder meanwhile, whose note is on this disk."""
+        note = self._taking.get(folder.path)
+        if note is not None and note.sequence > folder.sequence:
+            raise held(folder.path, note.owner)
 
     def _without_name(
         self, path: str, name: Message | None, *, is_unjoined: bool, create: bool
@@ -507,48 +576,49 @@ class Ownership:
             return None
         if not is_unjoined:
             self.check_new(path)
-        folder = self.begin(path, 0 if name is None else name.sequence)
+        identity = ""
         if is_unjoined:
             self._check_newest(path)
+            identity = self._former_identity(path)
+        folder = self.begin(path, 0 if name is None else name.sequence, identity)
+        if is_unjoined:
             with folder.publishing, self.opened(path) as handle:
                 folder.note_names(self._disk, handle, session_files(self._disk, handle))
                 raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
+        else:
+            # The files may come later, with another folder.
+            with suppress(FileNotFoundError), self.opened(path) as handle:
+                save_first_mark(
+                    self._disk, handle, self.owner.host, folder.identity, self.journal.stream()
+                )
         folder.is_mark_due = not is_unjoined
         self._keep(folder)
         return folder
 
-    def _is_newest_here(self, path: str, identity: str, last: int) -> bool:
-        """Whether the stream has an old copy of a session of which this disk has the newest files.
+    def _former_identity(self, path: str) -> str:
+        """The identity that a session had in another stream, by which hosts with a copy know it."""
+        mark = self._mark(path)
+        if mark is None or not mark.identity or self.journal.last(mark.identity) is not None:
+            return ""
+        return mark.identity
 
-        Args:
-            path: the name of the session.
-            identity: the session.
-            last: its last message.
+    def _mark(self, path: str) -> Mark | None:
+        with self.opened(path) as handle:
+            return read_mark(self._disk, handle, self.owner.host)
 
-        Raises:
-            BadRequest: the newest files are on another host, which did not join yet.
-        """
-        with suppress(FileNotFoundError), self.opened(path) as handle:
-            mark = read_mark(self._disk, handle, self.owner.host)
-            if mark is None or mark.identity != identity or mark.stream == self.journal.stream():
-                return False
-            since = self.journal.read(identity, self.journal.began(), last)
-            if any(each.kind is not Kind.OWN and each.owner.host != mark.host for each in since):
-                return False
-            self._check_newest(path)
-            return True
-        return False
-
-    def _shipped(self, path: str, identity: str, sequence: int, name_sequence: int) -> OwnedFolder:
-        """Publish the files of this disk in place of an old copy of them."""
+    def _shipped(
+        self, path: str, identity: str, sequence: int, name_sequence: int, previous: Message | None
+    ) -> OwnedFolder:
+        """Publish the files of this disk, which are newer than those of the journal."""
         folder = OwnedFolder(
             path, identity, self.owner, sequence, Manifest(), {}, name_sequence
         )  # fmt: skip
         with folder.publishing, self.opened(path) as handle:
             folder.note_all(self._disk, handle, session_files(self._disk, handle))
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
-        self.save_mark(folder)
+        before = {folder.owner.host if previous is None else previous.owner.host}
+        self._become_newest(folder, before - {self.owner.host})
         self._keep(folder)
         return folder
 
@@ -572,9 +642,13 @@ class Ownership:
         Raises:
             BadRequest: another daemon took the folder over in the stream before.
         """
-        with self.opened(path) as handle:
-            mark = read_mark(self._disk, handle, self.owner.host)
-        if mark is not None and mark.left and mark.stream != self.journal.stream():
+        mark = self._mark(path)
+        if mark is None or mark.stream == self.journal.stream():
+            return
+        if not mark.sequence:
+            # Of what this root never acknowledged, another one may have later records.
+            self.check_new(path)
+        if mark.is_left:
             raise BadRequest(
                 f"the newest records of the session are on the host of {mark.left}: run `steno"
                 " cluster join --again` there first; if that host is lost, or joined without the"
@@ -616,19 +690,23 @@ class Ownership:
             took_s=round(took_s, 3),
         )  # fmt: skip
 
-    def _own(self, path: str, identity: str, giver: str) -> tuple[int, Message | None]:
-        """Append a message behind the last one; returns its sequence, and the last one."""
+    def _own(self, path: str, identity: str, giver: str) -> tuple[int, Message | None, bool]:
+        """Append a message behind the last one.
+
+        Returns:
+            Its sequence, the last one, and whether this disk has newer files than the journal.
+        """
         last = self.journal.last(identity)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
-            is_newest = last is not None and self._check_old(path, identity, last)
+            is_newest = last is not None and self._is_newest_here(path, identity, last)
             if last is not None and last.owner.host != self.owner.host:
                 if not is_newest and last.owner.host != giver:
-                    self._check_free(path, last.owner)
+                    self._check_free(path, last)
                 self.journal.note_taken(path, last.owner.host, self.owner, Kind.OWN)
             after = 0 if last is None else last.sequence
             wanted = Publication(identity, after, self.owner, Kind.OWN, b"")
             try:
-                return published(self.journal, wanted), last
+                return published(self.journal, wanted), last, is_newest
             except Fenced as error:
                 last = error.newer
             except InDoubt as error:
@@ -636,21 +714,35 @@ class Ownership:
                 raise JournalLost(None, error.strerror) from None
         raise _contended(path)
 
-    def _check_old(self, path: str, identity: str, last: Message) -> bool:
-        """Return whether the stream has an old copy of a session, and this disk the newest files.
+    def _is_newest_here(self, path: str, identity: str, last: Message) -> bool:
+        """Whether this disk has the newest files, as far as is known, whoever owns the session.
+
+        The last owner before a loss of the stream has them in an old copy that nobody changed
+        since. Otherwise files that were never compared are made equal to the journal, unless they
+        begin with all that it has.
 
         Raises:
             BadRequest: the newest files are on another host, which did not join yet.
-            StorageFailed: another host may have them.
+            StorageFailed: they may be.
         """
-        if last.sequence > self.journal.began():
+        if not self.copies.is_uncompared(path):
             return False
-        is_newest = self._is_newest_here(path, identity, last.sequence)
-        if not is_newest and last.owner.host != self.owner.host:
-            self.check_new(path)
-        return is_newest
+        mark = self._mark(path)
+        since = self.journal.read(identity, self.journal.began(), last.sequence)
+        is_same = mark is not None and mark.sequence and mark.identity == identity
+        if is_same and all(each.kind is Kind.OWN for each in since):
+            self._check_newest(path)
+            return True
+        if last.owner.host == self.owner.host or self._follow(path, identity, last):
+            return False
+        self._check_newest(path)
+        return True
 
-    def _check_free(self, path: str, owner: Owner) -> None:
+    def _check_free(self, path: str, last: Message) -> None:
+        owner = last.owner
+        if last.sequence <= self.journal.began():
+            # The stream has an old copy, and another host may have the newest files.
+            self.check_new(path)
         living = self.hosts.living(owner.host)
         if living is None and self.hosts.may_live(owner):
             living = owner

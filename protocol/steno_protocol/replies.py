@@ -423,8 +423,8 @@ class ClusterSession(msgspec.Struct, frozen=True, kw_only=True):
         endpoint: where clients reach its owner, or reached it; empty as `host`.
         changed_at: Unix time in seconds of its last message; 0 as `host` is empty.
         messages: its messages in the journal.
-        trouble: why this daemon cannot serve it, or hides records of its own, with what to do;
-            empty if all is well.
+        trouble: why this daemon cannot serve it, or what an operator has to do about records that
+            differ from those of the cluster; empty if all is well.
     """
 
     session: str

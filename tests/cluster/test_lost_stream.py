@@ -73,11 +73,11 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
 def _join_again(one: ForegroundDaemon, two: ForegroundDaemon, new: ForegroundDaemon) -> None:
     """Let two hosts join the stream again, one after another, beside one that is new to it."""
     joined = Steno(one.root)("cluster", "join", "--again", "--json")
-    # This copy would hide the newest one.
+    # Clients would change this copy, which is not the newest one.
     assert "s" in joined.document["joined"]
-    (left,) = joined.document["left_out"]
-    assert left["session"] == "moved"
-    assert f"the newest records of the session are on the host of {two.endpoint}" in left["why"]
+    left = {each["session"]: each["why"] for each in joined.document["left_out"]}
+    assert f"the newest records of the session are on the host of {two.endpoint}" in left["moved"]
+    assert set(left) == {"moved"}
     with client_of(one) as first:
         # The other host has it, and did not join yet.
         for session in ("t", "new"):
@@ -131,3 +131,27 @@ def test_a_session_that_was_handed_over_right_before_the_loss_comes_back_from_it
     finally:
         for each in (one, two):
             Steno(each.root)("stop")
+
+
+def test_the_records_of_a_root_that_joins_are_kept_beside_a_session_that_has_its_id(
+    three_nodes: NatsCluster, folder: Path
+) -> None:
+    one, two = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "ab")
+    mine = two.root / "sessions" / "s"
+    mine.mkdir(parents=True)
+    (mine / "context.jsonl").write_text('{"role":"user","content":"second"}\n')
+    with one, two, client_of(one) as first, client_of(two) as second:
+        write(first, "s", "first")
+        command = Steno(two.root)
+        joined = command("cluster", "join", "--json")
+        assert joined.code == 1
+        (left,) = joined.document["left_out"]
+        assert (left["session"], "records of 's'" in left["why"]) == ("s-kept-1", True)
+        for client in (first, second):
+            assert read(client, "s") == ["first"]
+            assert read(client, "s-kept-1") == ["second"]
+        assert "the session s-kept-1 is in trouble" in command("doctor").out
+        assert "records of 's'" in Steno(one.root)("cluster", "status").out
+        assert command("rename", "s-kept-1", "mine").code == 0
+        assert command("cluster", "join").code == 0
+        assert read(first, "mine") == ["second"]

@@ -171,5 +171,5 @@ class Mover:
         """Give a session below the family's first one to the owner of that, as the error says."""
         if error.session is None or "owns the session" not in error.message:
             return
-        (first, *_) = client.cluster(family.place, limit=1).sessions
-        client.request(HandOver(session=error.session, host=first.endpoint), Done)
+        for first in client.cluster(family.place, limit=1).sessions:
+            client.request(HandOver(session=error.session, host=first.endpoint), Done)

@@ -27,6 +27,7 @@ from crash.movers import Mover
 from crash.verdict import judge
 from crash.watchers import Watchers
 from crash.world import Agents, Host, World
+from stenod_cluster.copies import kept_from
 from support.nats_cluster import NatsCluster
 from support.pacing import wait_for_fact
 
@@ -238,9 +239,13 @@ def _compare(world: World, report: Report) -> None:
             except steno.StenoError as error:
                 report.faults.append(f"{host.name} does not open {session}: {error}")
                 sessions.remove(session)
+        listed = _listed(host)
+        report.faults += [
+            f"{host.name} has {each}, which differed" for each in listed if kept_from(each)
+        ]
         report.faults += families.judge(
             world.families,
-            _listed(host),
+            listed,
             host.root / "sessions",
             has_old_names=world.has_old_names,
         )

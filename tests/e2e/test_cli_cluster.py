@@ -182,7 +182,7 @@ def test_a_session_in_trouble_is_named_and_does_not_stop_the_others(
     })  # fmt: skip
     again = run("cluster", "join")
     assert again.code == 1
-    assert "demo did not join: rename it" in again.err
+    assert "demo is in trouble: rename it" in again.err
     assert "0 sessions joined, 2 were there already" in again.err
 
 

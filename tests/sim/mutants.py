@@ -353,12 +353,12 @@ def _holds_by_size(self: Mirror, manifest: Any) -> bool:
     )
 
 
-def _own_by_reading(self: Ownership, path: str, identity: str) -> Any:
+def _own_by_reading(self: Ownership, path: str, identity: str, giver: str) -> Any:
     last = self.journal.last(identity)
     if last is None:
-        return _own(self, path, identity)
-    self._check_free(path, last.owner)
-    return last.sequence, last
+        return _own(self, path, identity, giver)
+    self._check_free(path, last)
+    return last.sequence, last, False
 
 
 _generations_among = names.generations_among

@@ -3,7 +3,7 @@
 import copy
 import itertools
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 
 
-def write(host: Host, session: str, text: str) -> None:
-    log = host.open(session).log
+def write(host: Host, session: str, text: str, *, create: bool = True) -> None:
+    log = host.open(session, create=create).log
     log.append(line(text))
     log.sync()
     host.close()
@@ -165,8 +165,9 @@ def lose_everywhere(folder: Path, change: Change, *, has_old: bool, is_turned: b
                 host.start()
                 host.ownership.is_joining = is_joining
                 host.now += 100.0
-                with suppress(BadRequest, StorageFailed, FileNotFoundError):
-                    host.open("s", create=False)
+                with suppress(Held, BadRequest, StorageFailed, FileNotFoundError):
+                    # The clients do not wait until all hosts are there.
+                    write(host, "s", "after", create=False)
                 host.close()
         for host in (one, two):
             host.now += 200.0
@@ -319,8 +320,10 @@ def test_what_another_host_wrote_since_is_not_shipped_over(
     write(two, "s", "other")
     one.now += 200.0
     assert content(one, "s") == line("old") + line("other")
-    (kept,) = Path(one.tree, "s", "quarantine").iterdir()
-    assert line("new") in kept.read_bytes()
+    for host in (one, two):
+        host.now += 200.0
+        assert content(host, "s-kept-1") == line("old") + line("new")
+    assert not Path(one.tree, "s", "quarantine").exists()
 
 
 def test_the_last_owner_ships_over_what_another_host_took_and_left_as_it_was(
@@ -395,3 +398,254 @@ def test_a_session_that_was_copied_and_then_taken_over_by_a_host_that_died_is_no
     with pytest.raises(BadRequest, match="ipc:///two"):
         one.ownership.acquire("s")
     assert content(two, "s") == line("1") + line("2")
+
+
+# --- the order in which hosts join ----------------------------------------------------------------
+
+NAMES = ("one", "two", "three")
+
+
+class Lost:
+    """Three hosts that owned a session one after another, none of which knows of a later one."""
+
+    def __init__(self, folder: Path, *, has_old: bool, has_marks: bool = True) -> None:
+        self.stream = MemoryStream()
+        self.hosts = [Host(self.stream, name, str(folder / name / "sessions")) for name in NAMES]
+        before = Copied(self.stream)
+        self.texts = list[str]()
+        with pytest.MonkeyPatch.context() as patch:
+            # Each former owner is dead, or cut off.
+            patch.setattr(self.stream, "announce", lambda *_: None)
+            patch.setattr(self.stream, "note_taken", lambda *_: None)
+            for host in self.hosts:
+                host.now += 100.0
+                for session in ("s", "s/child"):
+                    write(host, session, host.name)
+                self.texts.append(host.name)
+                if has_old and host is self.hosts[0]:
+                    before = Copied(self.stream)
+        if not has_marks:
+            for host in self.hosts:
+                for mark in Path(host.tree).rglob("journal.mark"):
+                    mark.unlink()
+        before.restore(self.stream, *self.hosts)
+
+    def join(self, order: Sequence[int], write_after: str = "") -> None:
+        """Let the hosts join one after another, and each begin again behind that."""
+        for is_joining in (True, False):
+            for host in [self.hosts[number] for number in order]:
+                host.start()
+                host.ownership.is_joining = is_joining
+                for session in sorted(host.ownership.copies.here()):
+                    with suppress(Held, StorageFailed):
+                        host.ownership.acquire(session)
+                    if write_after and is_joining and session == "s":
+                        with suppress(Held, StorageFailed):
+                            write(host, session, write_after)
+                            self.texts.append(write_after)
+                            write_after = ""
+
+    def judge(self, wanted: dict[str, bytes]) -> None:
+        """Compare the sessions of all hosts with what is wanted."""
+        for host in self.hosts:
+            host.now += 1000.0
+            found = {
+                name: content(host, name)
+                for name in self.stream.names()
+                if host.ownership.acquire(name) is not None
+            }
+            assert found == wanted, host.name
+            assert not list(Path(host.tree).rglob("quarantine")), host.name
+
+
+@pytest.mark.parametrize("has_marks", [True, False])
+@pytest.mark.parametrize("has_old", [True, False])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_in_which_hosts_join_does_not_decide_what_is_visible(
+    tmp_path: Path, order: Sequence[int], *, has_old: bool, has_marks: bool
+) -> None:
+    lost = Lost(tmp_path, has_old=has_old, has_marks=has_marks)
+    lost.join(order)
+    newest = b"".join(map(line, NAMES))
+    lost.judge({"s": newest, "s/child": newest})
+
+
+@pytest.mark.parametrize("has_old", [True, False])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_what_differs_from_the_journal_is_a_session_of_its_own_in_any_order(
+    tmp_path: Path, order: Sequence[int], *, has_old: bool
+) -> None:
+    lost = Lost(tmp_path, has_old=has_old)
+    lost.join(order, "after")
+    newest = [line(name) for name in NAMES]
+    first = NAMES[: order[0] + 1]
+    wanted = {"s": b"".join(map(line, [*first, "after"])), "s/child": b"".join(newest)}
+    # A host whose copy is a beginning of what the journal has brings nothing.
+    beside = list[bytes]()
+    for number in order[1:]:
+        if number > order[0]:
+            beside.append(b"".join(newest[: number + 1]))
+    wanted |= {f"s-kept-{number}": found for number, found in enumerate(beside, 1)}
+    lost.judge(wanted)
+
+
+def test_a_host_that_is_overtaken_while_it_takes_a_session_knows_that_its_copy_is_old(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    take(one, two)
+    one.ownership.look_for_losses()
+    read = one.journal.read
+
+    def overtaken(*asked: Any) -> Any:
+        monkeypatch.undo()
+        yield from read(*asked)
+        two.ownership.lose("s", one.hosts.owner)
+        two.ownership.forget("s")
+        two.now += 100.0
+        write(two, "s", "2")
+        one.ownership.look_for_losses()
+
+    one.now += 100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(one.journal, "read", overtaken)
+        with pytest.raises(Held, match="ipc:///two"):
+            one.ownership.acquire("s")
+    before.restore(stream, one, two)
+    with pytest.raises(BadRequest, match="ipc:///two"):
+        one.ownership.acquire("s")
+    assert content(two, "s") == line("1") + line("2")
+
+
+def test_a_takeover_that_dies_between_its_notes_leaves_one_host_that_brings_the_session(
+    one: Host, two: Host, three: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    for host in (two, three):
+        host.now += 100.0
+        write(host, "s", host.name)
+        for each in (one, two, three):
+            each.ownership.look_for_losses()
+    # The first one's copy counts as an old one, and its next takeover has two hosts to note.
+    note_taken = MemoryStream.note_taken
+    noted: list[str] = []
+
+    def unheard(made: MemoryStream, *note: Any) -> None:
+        if note[-1] is Kind.CHANGE:
+            if noted:
+                raise JournalLost(None, "no majority")
+            noted.append(note[2])
+        note_taken(made, *note)
+
+    one.now += 200.0
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStream, "note_taken", unheard)
+        with pytest.raises(JournalLost):
+            one.ownership.acquire("s")
+    assert noted
+    for host in (two, three):
+        host.ownership.look_for_losses()
+    before.restore(stream, one, two, three)
+    for host in (three, two, one):
+        with suppress(BadRequest, Held):
+            host.ownership.acquire("s")
+    for host in (one, two, three):
+        host.now += 1000.0
+        assert content(host, "s") == line("1") + line("two") + line("three")
+
+
+def test_a_session_whose_creation_was_refused_leaves_nothing_to_join(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "publish", lambda *_: JournalLost(None, "no majority"))
+        with pytest.raises(JournalLost):
+            one.open("s")
+    before.restore(stream, one)
+    assert one.ownership.acquire("s") is None
+    assert list(one.ownership.copies.here()) == []
+
+
+def test_a_copy_that_was_left_goes_when_its_session_joins_under_another_name(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    take(one, two)
+    one.ownership.look_for_losses()
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "announce", lambda *_: None)
+        ClusterCommands(two).rename("s", "r", "k", 1000.0)
+    before.restore(stream, one, two)
+    assert content(two, "r") == line("1")
+    assert list(one.ownership.copies.stale()) == ["s"]
+    one.ownership.tidy("s")
+    assert list(one.ownership.copies.here()) == []
+
+
+def test_a_session_of_which_nothing_was_acknowledged_waits_until_all_hosts_are_there(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "publish", lambda *_: JournalLost(None, "no majority"))
+        with pytest.raises(JournalLost):
+            one.open("s")
+    Path(one.tree, "s", "context.jsonl").write_bytes(line("refused"))
+    write(two, "s", "1")
+    before.restore(stream, one, two)
+    with pytest.raises(StorageFailed, match="steno restart"):
+        one.ownership.acquire("s")
+    assert content(two, "s") == line("1")
+    one.start()
+    one.now += 200.0
+    assert content(one, "s") == line("1")
+    assert stream.names() == ["s"]
+
+
+def test_a_host_that_left_a_session_opens_it_once_the_newest_host_joined_with_nothing_new(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "1")
+    for host in (two, three):
+        host.now += 100.0
+        write(host, "s", host.name)
+        for each in (one, two, three):
+            each.ownership.look_for_losses()
+    three.close()
+    # The old copy has all of it, and the hosts that left it cannot know.
+    Copied(stream).restore(stream, one, two, three)
+    for host in (one, two):
+        with pytest.raises(BadRequest, match="ipc:///three"):
+            host.ownership.acquire("s")
+    three.ownership.acquire("s")
+    for host in (one, two, three):
+        host.start()
+        host.now += 1000.0
+        assert content(host, "s") == line("1") + line("two") + line("three")
+
+
+def test_a_session_that_did_not_join_moves_with_the_one_above_it(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    for session in ("s", "s/child"):
+        write(one, session, "1")
+    two.now += 100.0
+    two.ownership.acquire("s")
+    one.ownership.look_for_losses()
+    before.restore(stream, one, two)
+    content(two, "s")
+    one.ownership.follow("s")
+    two.start()
+    two.now += 100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "announce", lambda *_: None)
+        write(two, "s/child", "another one")
+        ClusterCommands(two).delete("s/child", "d", 1000)
+        ClusterCommands(two).rename("s", "r", "k", 1000.0)
+    one.ownership.tidy("s")
+    assert content(one, "r/child") == line("1")

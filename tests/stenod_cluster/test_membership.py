@@ -213,10 +213,12 @@ def test_removed_sessions_cut_no_list_short(tmp_path: Path) -> None:
     assert ([each.session for each in rest.sessions], rest.more) == (["e"], False)
 
 
-def test_a_session_that_hides_one_of_this_disk_is_in_trouble_here(tmp_path: Path) -> None:
+def test_a_session_of_which_this_disk_has_other_files_is_in_trouble_until_they_are_compared(
+    tmp_path: Path,
+) -> None:
     stream = MemoryStream()
     one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
-    publish_own(stream, one, "both", "elsewhere", "mirrored")
+    publish_own(stream, one, "both", "elsewhere", "mirrored", "old-kept-1")
     publish_own(stream, two, "own")
     for name in ("both", "mirrored", "own"):
         folder = tmp_path / "two/sessions" / name
@@ -225,10 +227,12 @@ def test_a_session_that_hides_one_of_this_disk_is_in_trouble_here(tmp_path: Path
     mark = Mark(3, two._hosts.owner.host, Manifest(), stream=stream.identity)
     (tmp_path / "two/sessions/mirrored/journal.mark").write_bytes(msgspec.json.encode(mark))
     troubles = {each.session: each.trouble for each in two.report("", None, 9).sessions}
-    assert [name for name, trouble in troubles.items() if trouble] == ["both"]
-    assert f"ipc://{tmp_path}/one, which hides the one of this host" in troubles["both"]
-    assert "`steno rename both NEW`" in troubles["both"]
-    assert not any(each.trouble for each in one.report("", None, 9).sessions)
+    assert [name for name, trouble in troubles.items() if trouble] == ["both", "old-kept-1"]
+    assert f"is ipc://{tmp_path}/one's, and this host has files of that id" in troubles["both"]
+    assert "run `steno cluster join`" in troubles["both"]
+    assert "records of 'old', which were not a beginning" in troubles["old-kept-1"]
+    found = [each.session for each in one.report("", None, 9).sessions if each.trouble]
+    assert found == ["old-kept-1"]
 
 
 @pytest.mark.parametrize(("sequence", "is_listed"), [(1, False), (9, True)])

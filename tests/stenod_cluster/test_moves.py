@@ -20,6 +20,7 @@ from stenod_cluster.journal import (
     Publication,
     subject_of_name,
 )
+from support.cluster_commands import ClusterCommands
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
@@ -599,3 +600,16 @@ def test_copies_of_sessions_that_were_deleted_one_by_one_leave_no_folder(
     for session in THREE:
         one.ownership.tidy(session)
     assert not Path(one.tree, "p").exists()
+
+
+def test_folders_that_refused_openings_left_are_in_the_way_of_no_restoration(
+    one: Host, two: Host
+) -> None:
+    write(one, "s/child", "1")
+    write(one, "s", "1")
+    ClusterCommands(one).delete("s", "d", 1000)
+    Path(two.tree, "s", "child").mkdir(parents=True)
+    two.now += 100.0
+    ClusterCommands(two).undelete("s", "u", 1001)
+    for session in ("s", "s/child"):
+        assert two.content(session)["context.jsonl"] == line("1")

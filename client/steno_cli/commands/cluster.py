@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -222,7 +222,7 @@ class _Comparison(NamedTuple):
     Attributes:
         there: those that the cluster has.
         missing: those that it does not have.
-        troubles: those that it has and this host cannot serve, or hides, each with the reason.
+        troubles: those that it has and that an operator has to look at, each with the reason.
     """
 
     there: list[str]
@@ -261,10 +261,11 @@ def join(options: Namespace, output: Output) -> int:
     with BlockingClient(link) as client:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)
-            here = [each.session for each in client.sessions(prefix) if _is_here(each)]
-            before = _comparison(client, prefix, here)
+            before = _comparison(client, prefix)
         # Of a session in a stream that lost messages, this root may have the newest files.
-        used = [*before.missing, *(before.there if options.again else ())]
+        used = [
+            *before.missing, *before.troubles, *(before.there if options.again else ())
+        ]  # fmt: skip
         failed: dict[str, str] = {}
         # Of all that makes the daemon own a session, the list of its streams reads the least.
         asked = (Streams(session=session) for session in used)
@@ -275,17 +276,19 @@ def join(options: Namespace, output: Output) -> int:
                 if isinstance(found, StenoError):
                     failed[session] = found.message
         with Progress(output, "comparing sessions"):
-            after = _comparison(client, prefix, here) if used else before
+            # What was kept beside a session that differed is new.
+            after = _comparison(client, prefix) if used else before
     joined = [session for session in before.missing if session in after.there]
     silent = dict.fromkeys(after.missing, "the daemon did not replicate it")
     still_failed = {each: why for each, why in failed.items() if each in {*silent, *before.there}}
-    left_out = {**silent, **still_failed, **after.troubles}
-    _print_joined(output, joined, len(before.there), sorted(left_out.items()))
+    left_out = {**silent, **still_failed}
+    _print_joined(output, joined, len(before.there), left_out, after.troubles)
+    left_out |= after.troubles
     return Exit.FAILED if left_out else Exit.DONE
 
 
-def _comparison(client: BlockingClient, prefix: str, here: Sequence[str]) -> _Comparison:
-    """Compare sessions of this root with those of the cluster.
+def _comparison(client: BlockingClient, prefix: str) -> _Comparison:
+    """Compare the sessions of this root with those of the cluster.
 
     Raises:
         StorageFailed: the cluster's sessions could not be listed.
@@ -297,6 +300,7 @@ def _comparison(client: BlockingClient, prefix: str, here: Sequence[str]) -> _Co
             " status`, and join again"
         )
     known = {each.session: each.trouble for each in report.sessions}
+    here = [each.session for each in client.sessions(prefix) if _is_here(each)]
     return _Comparison(
         there=[session for session in here if known.get(session) == ""],
         missing=[session for session in here if session not in known],
@@ -312,14 +316,21 @@ def _is_here(entry: SessionEntry) -> bool:
 
 
 def _print_joined(
-    output: Output, joined: list[str], there: int, why: Iterable[tuple[str, str]]
+    output: Output,
+    joined: list[str],
+    there: int,
+    left_out: dict[str, str],
+    troubles: dict[str, str],
 ) -> None:
-    left_out = [{"session": session, "why": text} for session, text in why]
     if not output.as_json:
-        for each in left_out:
-            output.say(f"{each['session']} did not join: {each['why']}")
+        for session, text in sorted(left_out.items()):
+            output.say(f"{session} did not join: {text}")
+        for session, text in sorted(troubles.items()):
+            output.say(f"{session} is in trouble: {text}")
+    why = sorted({**left_out, **troubles}.items())
+    left = [{"session": session, "why": text} for session, text in why]
     output.answer(
-        {"joined": joined, "there": there, "left_out": left_out},
+        {"joined": joined, "there": there, "left_out": left},
         message=f"{count(len(joined), 'session')} joined, {number(there)} were there already",
     )
 
