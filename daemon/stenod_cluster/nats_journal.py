@@ -11,14 +11,11 @@ from contextlib import suppress
 from errno import EACCES, ENOSPC
 from typing import Any, TypeVar
 
+import msgspec
+
+from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster import limits
-from stenod_cluster.facts import (
-    ClusterFacts,
-    ReplicaFacts,
-    ServerFacts,
-    StreamFacts,
-    Syncing,
-)
+from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing
 from stenod_cluster.jetstream import (
     PassingError,
     Rejected,
@@ -228,16 +225,12 @@ class NatsJournal:
     def state(self) -> ClusterFacts:
         """Returns facts about the servers. It waits two seconds at most for those that are down."""
         servers = ask_monitors(self._options.monitors)
-        streams: tuple[StreamFacts, ...] = ()
+        facts = ClusterFacts(servers=servers)
         with suppress(JournalLost):
-            streams = self._connection.call(self._stream_facts(servers))
+            facts = self._connection.call(self._stream_facts(servers))
         connected = self._connection.server or ""
-        return ClusterFacts(
-            connected=connected,
-            trouble="" if connected and self._is_prepared else self._trouble(),
-            streams=streams,
-            servers=servers,
-        )
+        trouble = "" if connected and self._is_prepared else self._trouble()
+        return msgspec.structs.replace(facts, connected=connected, trouble=trouble)
 
     def _trouble(self) -> str:
         if self._connection.server is None:
@@ -246,25 +239,25 @@ class NatsJournal:
             return str(self._refusal.strerror)
         return self._setup_trouble or self._connection.trouble
 
-    async def _stream_facts(self, servers: Sequence[ServerFacts]) -> tuple[StreamFacts, ...]:
+    async def _stream_facts(self, servers: tuple[ServerFacts, ...]) -> ClusterFacts:
         syncing = {server.name: server.syncing for server in servers if server.name}
         try:
             ended = len((await self._subjects(ended_subjects(self._options.cluster)))[1])
             info, sessions = await self._subjects(sessions_subjects(self._options.cluster))
         except OSError as error:
-            return (StreamFacts(self._stream, trouble=str(error.strerror)),)
-        state, config = info["state"], info["config"]
-        facts = StreamFacts(
+            silent = ClusterStream(name=self._stream, trouble=str(error.strerror))
+            return ClusterFacts(streams=(silent,), servers=servers)
+        stream = ClusterStream(
             name=self._stream,
             replicas=_replicas(info.get("cluster"), syncing),
-            wanted=config["num_replicas"],
             # The messages of some that ended are there for their forks.
-            folders=len(sessions) - ended,
+            sessions=len(sessions) - ended,
             messages=sum(sessions.values()),
-            size_bytes=state["bytes"],
-            size_bytes_max=config.get("max_bytes", -1),
+            bytes=info["state"]["bytes"],
+            bytes_max=info["config"].get("max_bytes", -1),
         )
-        return (facts,)
+        wanted = info["config"]["num_replicas"]
+        return ClusterFacts(streams=(stream,), wanted=wanted, servers=servers)
 
     async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns facts about the stream, and the number of messages of each of some subjects."""
@@ -598,25 +591,21 @@ def _again(error: OSError) -> OSError:
 
 def _replicas(
     cluster: dict[str, Any] | None, syncing: dict[str, Syncing]
-) -> tuple[ReplicaFacts, ...]:
+) -> tuple[ClusterReplica, ...]:
     if cluster is None:
         # A single server that is no cluster.
-        names = list(syncing)
-        return tuple(
-            ReplicaFacts(name, is_leader=True, syncing=syncing[name]) for name in names[:1]
-        )
-    leader = str(cluster.get("leader", ""))
-    found = [
-        ReplicaFacts(
+        cluster = {"leader": next(iter(syncing), "")}
+    peers = list(cluster.get("replicas") or ())
+    if leader := cluster.get("leader"):
+        peers.insert(0, {"name": leader, "current": True, "leader": True})
+    return tuple(
+        ClusterReplica(
             name=str(peer["name"]),
-            is_current=bool(peer.get("current")),
-            is_offline=bool(peer.get("offline")),
+            leader="leader" in peer,
+            current=bool(peer.get("current")),
+            offline=bool(peer.get("offline")),
             lag=int(peer.get("lag", 0)),
-            syncing=syncing.get(str(peer["name"]), Syncing.UNKNOWN),
+            syncing=syncing.get(str(peer["name"]), Syncing.UNKNOWN).value,
         )
-        for peer in cluster.get("replicas") or ()
-    ]
-    if leader:
-        state = syncing.get(leader, Syncing.UNKNOWN)
-        found.insert(0, ReplicaFacts(leader, is_leader=True, syncing=state))
-    return tuple(found)
+        for peer in peers
+    )
