@@ -122,14 +122,10 @@ class NatsJournal:
                 publications
             )
         try:
-            return self._connection.call(self._publish_all(publications))
+            return self._connection.call(self.publish_on_loop(publications))
         except JournalLost as error:
             # It was closed meanwhile, and what had been sent may be stored.
             return [InDoubt(None, str(error.strerror)) for _ in publications]
-
-    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
-        """The same on the event loop; see `Journal`."""
-        return await self._publish_all(publications)
 
     def stream(self) -> str:
         """Returns the identity of the stream; see `Journal`."""
@@ -175,9 +171,9 @@ class NatsJournal:
 
     def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """Returns a subject's messages from behind `after` up to `last`; see `Journal`."""
-        at = after
+        at, place = after, self._place(subject)
         while at < last:
-            for message in self._connection.call(self._read_batch(subject, at, last)):
+            for message in self._connection.call(self._batch_of(place, subject, at, last)):
                 at = message.sequence
                 yield message
 
@@ -267,7 +263,8 @@ class NatsJournal:
 
     # --- on the event loop ------------------------------------------------------------------------
 
-    async def _publish_all(self, publications: Sequence[Publication]) -> list[int | OSError]:
+    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """As `publish`; see `Journal`."""
         deadline = asyncio.get_running_loop().time() + self._options.publish_s
         if len(publications) == 1:
             return [await self._publish(publications[0], deadline)]
@@ -430,11 +427,8 @@ class NatsJournal:
         except ForeignMessage as error:
             return error
 
-    async def _read_batch(self, subject: str, after: int, last: int) -> list[Message]:
-        """Returns the next messages, one at least."""
-        return await self._batch_of(self._place(subject), subject, after, last)
-
     async def _batch_of(self, place: str, subject: str, after: int, last: int) -> list[Message]:
+        """Returns the next messages, one at least."""
         request = {
             "seq": after + 1,
             "next_by_subj": place,
