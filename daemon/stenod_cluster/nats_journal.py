@@ -17,6 +17,7 @@ from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster import limits
 from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing
 from stenod_cluster.jetstream import (
+    Found,
     PassingError,
     Rejected,
     api,
@@ -408,11 +409,13 @@ class NatsJournal:
         return await self._until_heard(read, self._options.publish_s)
 
     async def _last_at_leader(self, subject: str) -> Message | None:
+        found = await self._at_leader({"last_by_subj": self._place(subject)})
+        return None if found is None else message_of(subject, found.headers, found.body)
+
+    async def _at_leader(self, request: dict[str, object]) -> Found | None:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
-        place = self._place(subject)
-        found = await at_leader(self._connection, self._stream, {"last_by_subj": place}, wait_s)
-        return None if found is None else message_of(subject, found.headers, found.body)
+        return await at_leader(self._connection, self._stream, request, wait_s)
 
     async def _last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
         found: list[Message | ForeignMessage | None] = []
@@ -475,10 +478,8 @@ class NatsJournal:
         return found
 
     async def _oldest_name(self, above: str) -> str | None:
-        request = {"next_by_subj": names_subjects(self._options.cluster, above)}
-        wait_s = self._options.publish_s
-        await self._wait_prepared(wait_s)
-        found = await at_leader(self._connection, self._stream, request, wait_s)
+        subjects = names_subjects(self._options.cluster, above)
+        found = await self._at_leader({"next_by_subj": subjects})
         return None if found is None else path_of(found.subject)
 
     async def _purge(self, subject: str, before: int) -> None:
@@ -589,7 +590,7 @@ def _replicas(
     if cluster is None:
         # A single server that is no cluster.
         cluster = {"leader": next(iter(syncing), "")}
-    peers = list(cluster.get("replicas") or ())
+    peers: list[dict[str, Any]] = list(cluster.get("replicas") or ())
     if leader := cluster.get("leader"):
         peers.insert(0, {"name": leader, "current": True, "leader": True})
     return tuple(

@@ -509,8 +509,8 @@ class Ownership:
             self.check_new(path)
         folder = self.begin(path, 0 if name is None else name.sequence)
         if is_unjoined:
-            self._check_newest(path)
             with folder.publishing, self.opened(path) as handle:
+                self._check_newest(path, read_mark(self._disk, handle, self.owner.host))
                 folder.note_names(self._disk, handle, session_files(self._disk, handle))
                 raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
@@ -536,7 +536,7 @@ class Ownership:
             since = self.journal.read(identity, self.journal.began(), last)
             if any(each.kind is not Kind.OWN and each.owner.host != mark.host for each in since):
                 return False
-            self._check_newest(path)
+            self._check_newest(path, mark)
             return True
         return False
 
@@ -566,14 +566,12 @@ class Ownership:
                 session=path,
             )
 
-    def _check_newest(self, path: str) -> None:
+    def _check_newest(self, path: str, mark: Mark | None) -> None:
         """Refuse to bring an old copy into a new stream, where it would hide the newest one.
 
         Raises:
             BadRequest: another daemon took the folder over in the stream before.
         """
-        with self.opened(path) as handle:
-            mark = read_mark(self._disk, handle, self.owner.host)
         if mark is not None and mark.left and mark.stream != self.journal.stream():
             raise BadRequest(
                 f"the newest records of the session are on the host of {mark.left}: run `steno"
