@@ -3,6 +3,7 @@
 import asyncio
 from typing import cast
 
+import anyio.lowlevel
 import pytest
 
 from stenod_cluster import stream_identity
@@ -49,4 +50,4 @@ async def _check_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _turns() -> None:
     for _ in range(5):
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
