@@ -17,13 +17,7 @@ from anyio.abc import TaskGroup
 import steno_system as system
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed
-from steno_protocol.replies import (
-    ClusterHost,
-    ClusterReplica,
-    ClusterReport,
-    ClusterSession,
-    ClusterStream,
-)
+from steno_protocol.replies import ClusterHost, ClusterReport, ClusterSession
 from steno_system.private_files import open_private, read_private
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store import syncs
@@ -31,7 +25,7 @@ from stenod.store.disk import Disk
 from stenod_cluster import limits
 from stenod_cluster.copies import kept_from
 from stenod_cluster.disk import ReplicatedDisk
-from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises
+from stenod_cluster.facts import ClusterFacts, broken_promises
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
     Announcements,
@@ -461,7 +455,7 @@ class Membership:
             server=facts.connected,
             trouble=trouble,
             broken_promises=tuple(broken_promises(facts)),
-            streams=tuple(_stream(each) for each in facts.streams),
+            streams=facts.streams,
             owned=len(self._ownership),
             takeovers=counts.takeovers,
             last_takeover=counts.last_takeover,
@@ -570,25 +564,3 @@ def host_of(root: Path) -> str:
             " root of the cluster is a copy of this one"
         )
     return found
-
-
-def _stream(facts: StreamFacts) -> ClusterStream:
-    return ClusterStream(
-        name=facts.name,
-        replicas=tuple(
-            ClusterReplica(
-                name=each.name,
-                leader=each.is_leader,
-                current=each.is_current,
-                offline=each.is_offline,
-                lag=each.lag,
-                syncing=each.syncing.value,
-            )
-            for each in facts.replicas
-        ),
-        sessions=facts.folders,
-        messages=facts.messages,
-        bytes=facts.size_bytes,
-        bytes_max=facts.size_bytes_max,
-        trouble=facts.trouble,
-    )

@@ -11,15 +11,13 @@ from contextlib import suppress
 from errno import EACCES, ENOSPC
 from typing import Any, TypeVar
 
+import msgspec
+
+from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster import limits
-from stenod_cluster.facts import (
-    ClusterFacts,
-    ReplicaFacts,
-    ServerFacts,
-    StreamFacts,
-    Syncing,
-)
+from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing
 from stenod_cluster.jetstream import (
+    Found,
     PassingError,
     Rejected,
     api,
@@ -125,14 +123,10 @@ class NatsJournal:
                 publications
             )
         try:
-            return self._connection.call(self._publish_all(publications))
+            return self._connection.call(self.publish_on_loop(publications))
         except JournalLost as error:
             # It was closed meanwhile, and what had been sent may be stored.
             return [InDoubt(None, str(error.strerror)) for _ in publications]
-
-    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
-        """The same on the event loop; see `Journal`."""
-        return await self._publish_all(publications)
 
     def stream(self) -> str:
         """Returns the identity of the stream; see `Journal`."""
@@ -178,9 +172,9 @@ class NatsJournal:
 
     def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """Returns a subject's messages from behind `after` up to `last`; see `Journal`."""
-        at = after
+        at, place = after, self._place(subject)
         while at < last:
-            for message in self._connection.call(self._read_batch(subject, at, last)):
+            for message in self._connection.call(self._batch_of(place, subject, at, last)):
                 at = message.sequence
                 yield message
 
@@ -228,16 +222,12 @@ class NatsJournal:
     def state(self) -> ClusterFacts:
         """Returns facts about the servers. It waits two seconds at most for those that are down."""
         servers = ask_monitors(self._options.monitors)
-        streams: tuple[StreamFacts, ...] = ()
+        facts = ClusterFacts(servers=servers)
         with suppress(JournalLost):
-            streams = self._connection.call(self._stream_facts(servers))
+            facts = self._connection.call(self._stream_facts(servers))
         connected = self._connection.server or ""
-        return ClusterFacts(
-            connected=connected,
-            trouble="" if connected and self._is_prepared else self._trouble(),
-            streams=streams,
-            servers=servers,
-        )
+        trouble = "" if connected and self._is_prepared else self._trouble()
+        return msgspec.structs.replace(facts, connected=connected, trouble=trouble)
 
     def _trouble(self) -> str:
         if self._connection.server is None:
@@ -246,25 +236,25 @@ class NatsJournal:
             return str(self._refusal.strerror)
         return self._setup_trouble or self._connection.trouble
 
-    async def _stream_facts(self, servers: Sequence[ServerFacts]) -> tuple[StreamFacts, ...]:
+    async def _stream_facts(self, servers: tuple[ServerFacts, ...]) -> ClusterFacts:
         syncing = {server.name: server.syncing for server in servers if server.name}
         try:
             ended = len((await self._subjects(ended_subjects(self._options.cluster)))[1])
             info, sessions = await self._subjects(sessions_subjects(self._options.cluster))
         except OSError as error:
-            return (StreamFacts(self._stream, trouble=str(error.strerror)),)
-        state, config = info["state"], info["config"]
-        facts = StreamFacts(
+            silent = ClusterStream(name=self._stream, trouble=str(error.strerror))
+            return ClusterFacts(streams=(silent,), servers=servers)
+        stream = ClusterStream(
             name=self._stream,
             replicas=_replicas(info.get("cluster"), syncing),
-            wanted=config["num_replicas"],
             # The messages of some that ended are there for their forks.
-            folders=len(sessions) - ended,
+            sessions=len(sessions) - ended,
             messages=sum(sessions.values()),
-            size_bytes=state["bytes"],
-            size_bytes_max=config.get("max_bytes", -1),
+            bytes=info["state"]["bytes"],
+            bytes_max=info["config"].get("max_bytes", -1),
         )
-        return (facts,)
+        wanted = info["config"]["num_replicas"]
+        return ClusterFacts(streams=(stream,), wanted=wanted, servers=servers)
 
     async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns facts about the stream, and the number of messages of each of some subjects."""
@@ -274,7 +264,8 @@ class NatsJournal:
 
     # --- on the event loop ------------------------------------------------------------------------
 
-    async def _publish_all(self, publications: Sequence[Publication]) -> list[int | OSError]:
+    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """As `publish`; see `Journal`."""
         deadline = asyncio.get_running_loop().time() + self._options.publish_s
         if len(publications) == 1:
             return [await self._publish(publications[0], deadline)]
@@ -418,11 +409,13 @@ class NatsJournal:
         return await self._until_heard(read, self._options.publish_s)
 
     async def _last_at_leader(self, subject: str) -> Message | None:
+        found = await self._at_leader({"last_by_subj": self._place(subject)})
+        return None if found is None else message_of(subject, found.headers, found.body)
+
+    async def _at_leader(self, request: dict[str, object]) -> Found | None:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
-        place = self._place(subject)
-        found = await at_leader(self._connection, self._stream, {"last_by_subj": place}, wait_s)
-        return None if found is None else message_of(subject, found.headers, found.body)
+        return await at_leader(self._connection, self._stream, request, wait_s)
 
     async def _last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
         found: list[Message | ForeignMessage | None] = []
@@ -437,11 +430,8 @@ class NatsJournal:
         except ForeignMessage as error:
             return error
 
-    async def _read_batch(self, subject: str, after: int, last: int) -> list[Message]:
-        """Returns the next messages, one at least."""
-        return await self._batch_of(self._place(subject), subject, after, last)
-
     async def _batch_of(self, place: str, subject: str, after: int, last: int) -> list[Message]:
+        """Returns the next messages, one at least."""
         request = {
             "seq": after + 1,
             "next_by_subj": place,
@@ -488,10 +478,8 @@ class NatsJournal:
         return found
 
     async def _oldest_name(self, above: str) -> str | None:
-        request = {"next_by_subj": names_subjects(self._options.cluster, above)}
-        wait_s = self._options.publish_s
-        await self._wait_prepared(wait_s)
-        found = await at_leader(self._connection, self._stream, request, wait_s)
+        subjects = names_subjects(self._options.cluster, above)
+        found = await self._at_leader({"next_by_subj": subjects})
         return None if found is None else path_of(found.subject)
 
     async def _purge(self, subject: str, before: int) -> None:
@@ -598,25 +586,21 @@ def _again(error: OSError) -> OSError:
 
 def _replicas(
     cluster: dict[str, Any] | None, syncing: dict[str, Syncing]
-) -> tuple[ReplicaFacts, ...]:
+) -> tuple[ClusterReplica, ...]:
     if cluster is None:
         # A single server that is no cluster.
-        names = list(syncing)
-        return tuple(
-            ReplicaFacts(name, is_leader=True, syncing=syncing[name]) for name in names[:1]
-        )
-    leader = str(cluster.get("leader", ""))
-    found = [
-        ReplicaFacts(
+        cluster = {"leader": next(iter(syncing), "")}
+    peers: list[dict[str, Any]] = list(cluster.get("replicas") or ())
+    if leader := cluster.get("leader"):
+        peers.insert(0, {"name": leader, "current": True, "leader": True})
+    return tuple(
+        ClusterReplica(
             name=str(peer["name"]),
-            is_current=bool(peer.get("current")),
-            is_offline=bool(peer.get("offline")),
+            leader="leader" in peer,
+            current=bool(peer.get("current")),
+            offline=bool(peer.get("offline")),
             lag=int(peer.get("lag", 0)),
-            syncing=syncing.get(str(peer["name"]), Syncing.UNKNOWN),
+            syncing=syncing.get(str(peer["name"]), Syncing.UNKNOWN).value,
         )
-        for peer in cluster.get("replicas") or ()
-    ]
-    if leader:
-        state = syncing.get(leader, Syncing.UNKNOWN)
-        found.insert(0, ReplicaFacts(leader, is_leader=True, syncing=state))
-    return tuple(found)
+        for peer in peers
+    )

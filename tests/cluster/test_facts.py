@@ -6,11 +6,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster.facts import (
     ClusterFacts,
-    ReplicaFacts,
     ServerFacts,
-    StreamFacts,
     Syncing,
     broken_promises,
 )
@@ -39,7 +38,7 @@ def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
             troubles = [found.trouble, *(each.trouble for each in (*found.servers, *found.streams))]
             replicas = [replica for stream in found.streams for replica in stream.replicas]
             return not any(troubles) and all(
-                replica.is_current and not replica.is_offline for replica in replicas
+                replica.current and not replica.offline for replica in replicas
             )
 
         # The leader of a new stream does not hear all others at once, and on a busy machine a
@@ -57,20 +56,22 @@ def test_a_session_that_ended_and_is_held_by_a_fork_is_not_counted(
         journal.wait_ready(READY_S)
         for subject in ("f", subject_of_name(".held/s/1/f")):
             journal.publish([Publication(subject, 0, ANN, Kind.OWN, b"")])
-        assert journal.state().streams[0].folders == 2
+        assert journal.state().streams[0].sessions == 2
         journal.publish([Holds(journal, ANN).of_end("s")])
-        assert journal.state().streams[0].folders == 1
+        assert journal.state().streams[0].sessions == 1
 
 
 def test_three_servers_that_sync_keep_the_promise(three_nodes: NatsCluster) -> None:
     found = facts_of(options(three_nodes))
 
     assert broken_promises(found) == []
-    assert found.syncing is Syncing.ALWAYS
     [stream] = found.streams
-    assert (stream.folders, stream.messages, stream.wanted) == (1, 1, 3)
-    assert {replica.name for replica in stream.replicas} == {"n1", "n2", "n3"}
-    assert stream.leader == three_nodes.wait_for_leader(stream.name).name
+    assert (stream.sessions, stream.messages, found.wanted) == (1, 1, 3)
+    assert {(each.name, each.syncing) for each in stream.replicas} == {
+        (name, "always") for name in ("n1", "n2", "n3")
+    }
+    leader = three_nodes.wait_for_leader(stream.name).name
+    assert [each.name for each in stream.replicas if each.leader] == [leader]
     assert found.connected in {url.removeprefix("nats://") for url in three_nodes.servers}
     assert found.trouble == ""
 
@@ -90,7 +91,7 @@ def test_one_lazy_server_with_one_replica_breaks_both_promises() -> None:
     few, lazy = broken_promises(found)
     assert "has 1 replicas, and needs 3" in few
     assert "n1 acknowledge before they sync" in lazy
-    assert found.syncing is Syncing.LAZY
+    assert [each.syncing for each in found.streams[0].replicas] == ["lazy"]
 
 
 def test_without_a_server_the_facts_say_why() -> None:
@@ -143,13 +144,11 @@ def test_an_address_of_another_program_is_named(
     )
 
 
-def test_the_laziest_server_decides() -> None:
-    def facts(*syncing: Syncing) -> ClusterFacts:
-        replicas = tuple(ReplicaFacts(f"n{i}", syncing=each) for i, each in enumerate(syncing))
-        return ClusterFacts(streams=(StreamFacts("S", replicas, wanted=3),))
-
-    assert facts(Syncing.ALWAYS, Syncing.ALWAYS).syncing is Syncing.ALWAYS
-    assert facts(Syncing.ALWAYS, Syncing.UNKNOWN).syncing is Syncing.UNKNOWN
-    assert facts(Syncing.UNKNOWN, Syncing.LAZY).syncing is Syncing.LAZY
-    assert facts().syncing is Syncing.UNKNOWN
-    assert len(broken_promises(facts(Syncing.LAZY, Syncing.UNKNOWN))) == 2
+def test_lazy_and_unknown_servers_break_a_promise_each() -> None:
+    replicas = tuple(
+        ClusterReplica(name=f"n{number}", syncing=each) for number, each in enumerate(Syncing)
+    )
+    facts = ClusterFacts(streams=(ClusterStream(name="S", replicas=replicas),), wanted=3)
+    lazy, unknown = broken_promises(facts)
+    assert "n1 acknowledge before they sync" in lazy
+    assert "nothing shows when n2 sync" in unknown

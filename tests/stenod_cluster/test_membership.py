@@ -12,17 +12,11 @@ import msgspec
 import pytest
 
 from steno_protocol.errors import NotFound
+from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod.core.manifest import Manifest
 from stenod.store.posix import PosixDisk
 from stenod_cluster import limits
-from stenod_cluster.facts import (
-    ClusterFacts,
-    ReplicaFacts,
-    ServerFacts,
-    StreamFacts,
-    Syncing,
-    broken_promises,
-)
+from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing, broken_promises
 from stenod_cluster.journal import Kind, Label, Owner, Publication, subject_of_name
 from stenod_cluster.membership import Membership
 from stenod_cluster.mirror import Mark
@@ -254,23 +248,23 @@ def test_a_session_that_an_old_copy_of_the_stream_says_to_be_gone_is_listed_if_i
     assert [each.session for each in one.others("", "", 9)] == ([] if is_listed else ["s"])
 
 
-ALWAYS = ReplicaFacts("n1", is_leader=True, syncing=Syncing.ALWAYS)
+ALWAYS = ClusterReplica(name="n1", leader=True, syncing=Syncing.ALWAYS)
 
 
 @pytest.mark.parametrize(
     ("third", "is_kept"),
     [
-        (ReplicaFacts("n3", is_current=False), True),
-        (ReplicaFacts("n3", is_offline=True), True),
-        (ReplicaFacts("n3"), False),
-        (ReplicaFacts("n3", is_current=False, syncing=Syncing.LAZY), False),
+        (ClusterReplica(name="n3", current=False), True),
+        (ClusterReplica(name="n3", offline=True), True),
+        (ClusterReplica(name="n3"), False),
+        (ClusterReplica(name="n3", current=False, syncing=Syncing.LAZY), False),
     ],
 )
 def test_a_server_that_is_down_breaks_no_promise_and_an_unknown_one_does(
-    third: ReplicaFacts, is_kept: bool
+    third: ClusterReplica, is_kept: bool
 ) -> None:
-    replicas = (ALWAYS, ReplicaFacts("n2", syncing=Syncing.ALWAYS), third)
-    facts = ClusterFacts(streams=(StreamFacts("s", replicas, wanted=3),))
+    replicas = (ALWAYS, ClusterReplica(name="n2", syncing=Syncing.ALWAYS), third)
+    facts = ClusterFacts(streams=(ClusterStream(name="s", replicas=replicas),), wanted=3)
     assert (broken_promises(facts) == []) is is_kept
 
 
@@ -279,8 +273,10 @@ def test_a_daemon_waits_until_a_silent_server_counts_as_down(
 ) -> None:
     silent = (ServerFacts("http://n2", trouble="it does not answer"),)
     states = [
-        ClusterFacts(streams=(StreamFacts("s", (ALWAYS, replica), wanted=3),), servers=silent)
-        for replica in (ReplicaFacts("n2"), ReplicaFacts("n2", is_current=False))
+        ClusterFacts(
+            streams=(ClusterStream(name="s", replicas=(ALWAYS, replica)),), wanted=3, servers=silent
+        )
+        for replica in (ClusterReplica(name="n2"), ClusterReplica(name="n2", current=False))
     ]
     stream = MemoryStream()
     made = member(stream, tmp_path, "one")

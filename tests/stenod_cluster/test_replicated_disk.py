@@ -32,9 +32,15 @@ from support.replicated import Host, line
 
 
 class CountingDisk(PosixDisk):
-    """A disk that counts the bytes that are read."""
+    """A disk that counts the bytes that are read, and the writes."""
 
     read_bytes = 0
+    writes = 0
+
+    def write(self, handle: int, data: bytes) -> int:
+        """See `Disk`."""
+        self.writes += 1
+        return super().write(handle, data)
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
         """See `Disk`."""
@@ -432,6 +438,39 @@ def counted(stream: MemoryStream, tmp_path: Path) -> Host:
 def test_a_takeover_does_not_read_old_generations(counted: Host, two: Host) -> None:
     assert back_after_another(counted, two, boot="boot-1") < OLD_BYTES / 4
     assert counted.content("s") == two.content("s")
+
+
+def test_a_takeover_of_many_small_records_writes_some_together(
+    stream: MemoryStream, one: Host, tmp_path: Path
+) -> None:
+    log = one.open("s").log
+    for number in range(200):
+        log.append(line(str(number)))
+        log.sync()
+    disk = CountingDisk()
+    two = Host(stream, "two", str(tmp_path / "two" / "sessions"), disk)
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert disk.writes < 50
+
+
+def test_folders_that_were_not_used_for_long_are_forgotten_and_open_ones_are_not(
+    one: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("open", "a", "b", "c")
+    for name in names:
+        log = one.open(name).log
+        log.append(line(name))
+        log.sync()
+    one.start()
+    monkeypatch.setattr(limits, "FOLDERS_OWNED_MAX", 2)
+    one.open("open")
+    for name in names[1:]:
+        one.ownership.acquire(name)
+    assert [name for name in names if one.ownership.known(name)] == ["open", "c"]
+    one.open("a")
+    assert one.content("a")["context.jsonl"] == line("a")
 
 
 def test_a_file_that_changed_just_before_the_mark_is_read(
