@@ -22,6 +22,7 @@ from stenod_cluster.mirror import (
     is_uncompared,
     put_aside,
     read_mark,
+    remove_lone_mark,
     session_files,
     take_out,
 )
@@ -291,10 +292,8 @@ class Copies:
         above, _, name = path.rpartition("/")
         with suppress(OSError):
             with self.opened(path) as folder:
+                remove_lone_mark(self._disk, folder)
                 below = self._disk.names(folder)
-                if below == [paths.JOURNAL_MARK]:
-                    # No file followed it.
-                    self._disk.unlink(folder, paths.JOURNAL_MARK)
             for each in below:
                 self.remove_empty(f"{path}/{each}")
             with self.opened(above) as folder:

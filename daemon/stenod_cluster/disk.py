@@ -15,7 +15,7 @@ from steno_protocol import paths
 from stenod.sessions import metadata
 from stenod.store.disk import Disk, FileStat
 from stenod_cluster.forks import Base, base_at_head, note_fork
-from stenod_cluster.mirror import is_name, is_replicated, session_files
+from stenod_cluster.mirror import is_name, is_replicated, remove_lone_mark, session_files
 from stenod_cluster.names import Going, Names
 from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
 from stenod_cluster.ownership import Ownership, is_in_trash
@@ -212,6 +212,9 @@ class ReplicatedDisk:
         if is_in_trash(path) and path.count("/") == 1:
             # First, because the next sweep tries again only for a folder that is there.
             self.name_changes.end_deleted(path)
+        if path:
+            with suppress(OSError), self._ownership.copies.opened(path) as emptied:
+                remove_lone_mark(self._disk, emptied)
         self._disk.remove_folder(folder, name)
 
     # --- syncing ---------------------------------------------------------------------------------

@@ -157,6 +157,12 @@ def save_first_mark(disk: Disk, folder: int, host: str, identity: str, stream: s
     save_mark(disk, folder, Mark(0, host, Manifest(), "", {}, identity, stream))
 
 
+def remove_lone_mark(disk: Disk, folder: int) -> None:
+    """Remove the mark of an open folder that no file of a session followed."""
+    if disk.names(folder) == [paths.JOURNAL_MARK]:
+        disk.unlink(folder, paths.JOURNAL_MARK)
+
+
 def is_uncompared(disk: Disk, folder: int, mark: Mark | None, stream: str) -> bool:
     """Whether an open folder has a session's files that were never compared with a stream."""
     return (mark is None or mark.stream != stream) and bool(session_files(disk, folder))

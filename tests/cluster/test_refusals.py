@@ -201,7 +201,7 @@ def test_a_full_stream_refuses_and_keeps_what_it_has(
         [found] = journal.publish([Publication("s", after, ANN, Kind.CHANGE, bytes(500_000))])
         assert isinstance(found, int)
         wait_until(
-            lambda: [each.size_bytes_max for each in journal.state().streams] == [3_000_000],
+            lambda: [each.bytes_max for each in journal.state().streams] == [3_000_000],
             "the limit is not in the facts",
         )
 
