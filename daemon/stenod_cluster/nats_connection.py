@@ -552,9 +552,15 @@ async def _subscribe(client: Client, subject: str, heard: Callable[[Msg], Awaita
 
 async def _close(client: Client) -> None:
     # A server that does not read any more lets nothing be flushed.
-    with suppress(TimeoutError, nats.errors.Error, OSError, asyncio.InvalidStateError):
-        async with asyncio.timeout(limits.CLOSE_S):
-            await client.close()
+    try:
+        with suppress(TimeoutError, nats.errors.Error, OSError, asyncio.InvalidStateError):
+            async with asyncio.timeout(limits.CLOSE_S):
+                await client.close()
+    finally:
+        # The library leaves the socket open if its close ends before its time.
+        transport = client._transport  # pyright: ignore[reportPrivateUsage]
+        if transport is not None:
+            transport.close()
 
 
 def explained(server: str, error: Exception) -> str:

@@ -1,5 +1,6 @@
 """What the journal says when servers, streams or messages are not as they have to be."""
 
+import gc
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -55,6 +56,16 @@ def refused(chosen: ReplicationOptions, says: str) -> OSError:
         wait_until(is_said, f"the journal does not say {says!r}")
     assert isinstance(found[0], OSError)
     return found[0]
+
+
+def test_a_close_that_is_cut_short_leaves_no_socket(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with journal_with(options(three_nodes)) as journal:
+        journal.wait_ready(READY_S)
+        monkeypatch.setattr(limits, "CLOSE_S", 0.0)
+    # What is still open then is a warning, and a warning is an error.
+    gc.collect()
 
 
 def test_without_a_server_the_error_names_its_address() -> None:
