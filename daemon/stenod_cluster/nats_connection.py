@@ -560,7 +560,7 @@ async def _close(client: Client) -> None:
         # The library leaves the socket open if its close ends before its time.
         transport = client._transport  # pyright: ignore[reportPrivateUsage]
         if transport is not None:
-            transport.close()
+            transport.close()  # type: ignore[no-untyped-call]
 
 
 def explained(server: str, error: Exception) -> str:
