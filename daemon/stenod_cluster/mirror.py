@@ -500,6 +500,8 @@ def take_out(disk: Disk, folder: int) -> None:
 def _record_files(files: Mapping[str, int]) -> dict[tuple[str, int], str]:
     """The names of the files with records, by what they are and which generation of that.
 
+    The name is empty for what a rewrite left without a record, and for a stream that was deleted.
+
     Args:
         files: what tells one file from another, by their names.
     """
@@ -515,8 +517,14 @@ def _record_files(files: Mapping[str, int]) -> dict[tuple[str, int], str]:
             if not paths.is_compressed(name):
                 found[present, number - 1] = name
     for name in files:
-        if name in {paths.CONTEXT, paths.WIRE} or paths.stream_of(name) is not None:
-            found[name, last.get(name, 0)] = name
+        # A cold stream is compressed as a whole, and at times it has both forms.
+        present = paths.plain_file(name)
+        if name != present and present in files:
+            continue
+        if present in {paths.CONTEXT, paths.WIRE} or paths.stream_of(present) is not None:
+            found[present, last.get(present, 0)] = name
+    for place in last.items():
+        found.setdefault(place, "")
     return found
 
 
@@ -533,7 +541,9 @@ def _is_contained(
     for name, generation in inner:
         last[name] = max(generation, last.get(name, 0))
     return all(
-        is_beginning(name, outer[place]) if place in outer else place[1] < last[place[0]]
+        not name or (outer[place] != "" and is_beginning(name, outer[place]))
+        if place in outer
+        else place[1] < last[place[0]]
         for place, name in inner.items()
     )
 

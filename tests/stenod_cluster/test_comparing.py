@@ -1,0 +1,78 @@
+"""The files of a root that joins are compared with those of the journal."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import paths
+from support.replicated import Host, line
+
+Files = Mapping[str, bytes]
+
+A, B = line("a"), line("b")
+
+
+def put(host: Host, session: str, files: Files) -> None:
+    """Let a host have files from before it joined."""
+    folder = Path(host.tree, session)
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def joined(one: Host, two: Host, session: str, first: Files, second: Files) -> list[str]:
+    """Let one host join with a session, and then another one; returns the names that there are."""
+    put(one, session, first)
+    put(two, session, second)
+    one.ownership.acquire(session)
+    one.close()
+    two.now += 100.0
+    two.ownership.acquire(session)
+    return sorted(two.stream.names())
+
+
+@pytest.mark.parametrize("is_turned", [True, False])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A rewrite that left nothing.
+        ({"context.jsonl": A}, {"context_1.jsonl": A, "context.jsonl": b""}),
+        (
+            {"context.jsonl": A, "stream-x.jsonl": B},
+            {"context.jsonl": A, "stream-x~1~1000~k.jsonl": B},
+        ),
+        (
+            {"context.jsonl": A, "stream-x~1~1000~k.jsonl": B},
+            {"context.jsonl": A, "stream-x~1~1000~k.jsonl": B, "stream-x.jsonl": A},
+        ),
+        (
+            {"context.jsonl": A, "stream-x.jsonl.zst": b"cold"},
+            {"context.jsonl": A + B, "stream-x.jsonl.zst": b"cold"},
+        ),
+    ],
+)
+def test_newer_files_are_the_session_whichever_joins_first(
+    one: Host, two: Host, old: Files, new: Files, *, is_turned: bool
+) -> None:
+    assert joined(one, two, "s", *((new, old) if is_turned else (old, new))) == ["s"]
+    assert two.content("s") == new
+
+
+def test_a_cold_stream_that_another_root_lacks_is_no_beginning(one: Host, two: Host) -> None:
+    cold, longer = {"context.jsonl": A, "stream-x.jsonl.zst": b"cold"}, {"context.jsonl": A + B}
+    assert joined(one, two, "s", cold, longer) == ["s", "s-kept-1"]
+    assert joined(one, two, "t", longer, cold)[2:] == ["t", "t-kept-1"]
+    for session, other in (("s", "s-kept-1"), ("t-kept-1", "t")):
+        assert two.content(session) == cold
+        assert two.content(other) == longer
+
+
+@pytest.mark.parametrize("session", ["x" * 128, f"{'y' * 127}/{'x' * 127}"])
+def test_what_is_kept_beside_a_long_name_is_kept_where_it_can_be_found(
+    one: Host, two: Host, session: str
+) -> None:
+    (name,) = joined(one, two, session, {"context.jsonl": A}, {"context.jsonl": B})
+    paths.split_session(name)
+    (kept,) = Path(two.tree, session, "quarantine").iterdir()
+    assert kept.read_bytes() == B
