@@ -12,7 +12,7 @@ they are, for this daemon to publish; if neither begins with the other, they bec
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import Final, assert_never
 
 import msgspec
@@ -568,9 +568,20 @@ def _joined(entries: Iterable[AnyEntry | None]) -> Iterator[AnyEntry | None]:
         if file is None:
             yield from run
             continue
-        while part := [each for each in islice(run, limits.APPENDS_TOGETHER_MAX) if each]:
-            data = b"".join(each.data for each in part if isinstance(each, Append))
-            yield msgspec.structs.replace(part[0], data=data)
+        part, size = list[Append](), 0
+        for each in run:
+            assert isinstance(each, Append)
+            part.append(each)
+            size += len(each.data)
+            if size >= limits.APPENDS_TOGETHER_BYTES:
+                yield _as_one(part)
+                part, size = [], 0
+        if part:
+            yield _as_one(part)
+
+
+def _as_one(part: Sequence[Append]) -> Append:
+    return msgspec.structs.replace(part[0], data=b"".join(each.data for each in part))
 
 
 class _Files:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from steno_protocol import paths
+from stenod_cluster import limits
 from support.replicated import Host, line
 
 Files = Mapping[str, bytes]
@@ -76,3 +77,27 @@ def test_what_is_kept_beside_a_long_name_is_kept_where_it_can_be_found(
     paths.split_session(name)
     (kept,) = Path(two.tree, session, "quarantine").iterdir()
     assert kept.read_bytes() == B
+
+
+def test_a_takeover_joins_small_appends_and_has_few_bytes_of_large_ones_in_memory(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = one.open("s").log
+    small, large = line("small"), line("l" * limits.APPENDS_TOGETHER_BYTES)
+    for record in [*[small] * 100, *[large] * 5]:
+        log.append(record)
+        log.sync()
+    one.close()
+    write, sizes = two.local.write, list[int]()
+
+    def written(handle: int, data: bytes) -> int:
+        sizes.append(len(data))
+        return write(handle, data)
+
+    two.now += 100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(two.local, "write", written)
+        two.ownership.acquire("s")
+    assert two.content("s")["context.jsonl"] == small * 100 + large * 5
+    assert max(sizes) < 2 * limits.APPENDS_TOGETHER_BYTES
+    assert len(sizes) < 20
