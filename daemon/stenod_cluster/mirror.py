@@ -221,6 +221,7 @@ class Mirror:
         boot: this machine's boot, empty if unknown.
         stream: the identity of the stream.
         keep_beside: makes the files of the folder another session, too; False if it cannot.
+        is_beside: whether that was done with a file, by its name and inode.
     """
 
     def __init__(
@@ -233,8 +234,10 @@ class Mirror:
         boot: str,
         stream: str,
         keep_beside: Callable[[], bool],
+        is_beside: Callable[[str, int], bool],
     ) -> None:
         self._keep_beside = keep_beside
+        self._is_beside = is_beside
         self._stream = stream
         self._boot = boot
         self._disk = disk
@@ -245,6 +248,7 @@ class Mirror:
         self._read_bytes = 0
         self._others: set[str] = set()
         self._mark: Mark | None = None
+        self._beside: set[int] = set()
 
     def make(self) -> Mirrored | None:
         """Make the folder equal to the journal.
@@ -358,10 +362,8 @@ class Mirror:
                 lasting = set(_lasting_names(manifest).values())
                 inodes = {files.inode(number): number for number in lasting}
                 if self._mark is None or not self._is_known(self._mark):
-                    kept = self._compared(manifest, files)
-                    if kept is None:
+                    if self._is_newer(manifest, files):
                         return None
-                    known.update(kept)
                     save_first_mark(
                         self._disk, self._folder, self._host, self._identity, self._stream
                     )
@@ -371,28 +373,29 @@ class Mirror:
                 files.close()
         return Mirrored(manifest, inodes, self._read_bytes, self._others)
 
-    def _compared(self, manifest: Manifest, files: "_Files") -> dict[int, int] | None:
-        """Compare the folder with files of the journal.
+    def _is_newer(self, manifest: Manifest, files: "_Files") -> bool:
+        """Whether the folder has newer files than the journal, as far as it was never compared.
 
-        Returns:
-            The inodes of files that are kept elsewhere; None if the folder has newer ones.
+        If neither has them, those of the folder are kept elsewhere.
         """
         mark = self._mark
         if not is_uncompared(self._disk, self._folder, mark, self._stream):
-            return {}
-        numbers, inodes = manifest.names, self._inodes()
+            return False
+        numbers = manifest.names
         sizes = {name: manifest.files[number].size for name, number in numbers.items()}
         theirs = _record_files({each: numbers[each] for each in numbers if sizes[each]})
+        inodes = self._inodes()
         ours = _record_files(inodes)
         if _is_contained(ours, theirs, lambda name, other: files.begins(numbers[other], name)):
-            return {}
+            return False
         if _is_contained(theirs, ours, lambda other, name: files.is_begun(numbers[other], name)):
             self._keep_notes(manifest, files)
-            return None
+            return True
         # Otherwise nothing of it that the journal lacks was ever acknowledged.
         is_worth = mark is None or (mark.sequence and not mark.is_left)
-        is_kept = is_worth and self._keep_beside()
-        return dict.fromkeys(inodes.values(), 0) if is_kept else {}
+        if is_worth and self._keep_beside():
+            self._beside.update(inodes.values())
+        return False
 
     def _inodes(self) -> dict[str, int]:
         """The inodes of the session's files in the folder that are not empty, by their names."""
@@ -441,7 +444,7 @@ class Mirror:
                 continue
             is_known = found is None or found.inode in known
             if found is not None and not is_known and not files.begins(number, name):
-                _keep_aside(self._disk, self._folder, name, found.inode)
+                self._put_aside(name, found.inode)
             self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
             self._disk.rename(self._folder, f"{_NEST}-name", name)
         for number in inodes.values():
@@ -466,8 +469,13 @@ class Mirror:
             found = self._disk.stat_name(self._folder, name)
             is_unfinished = name in {paths.REWRITE, paths.STATE_NEW}
             if found is not None and found.inode not in known and not is_unfinished:
-                _keep_aside(self._disk, self._folder, name, found.inode)
+                self._put_aside(name, found.inode)
             self._disk.unlink(self._folder, name)
+
+    def _put_aside(self, name: str, inode: int) -> None:
+        # A mirror that died may have kept it beside.
+        if inode not in self._beside and not self._is_beside(name, inode):
+            _keep_aside(self._disk, self._folder, name, inode)
 
     def _cut(self, name: str, size: int) -> bytes:
         """Cut a file to a size; returns what it had behind that."""

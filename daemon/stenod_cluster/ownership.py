@@ -207,6 +207,7 @@ class Ownership:
             self._disk, handle, identity, self.owner.host,
             lambda after: self._messages(path, identity, after, last),
             self._boot, self.journal.stream(), lambda: self._keep_beside(path),
+            lambda name, inode: self.copies.is_beside(path, name, inode),
         )  # fmt: skip
 
     def _keep_beside(self, path: str) -> bool:

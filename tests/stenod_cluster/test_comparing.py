@@ -1,13 +1,17 @@
 """The files of a root that joins are compared with those of the journal."""
 
+import itertools
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from steno_protocol import paths
 from stenod_cluster import limits
+from support.memory_journal import MemoryStream
 from support.replicated import Host, line
+from support.simulated_disk import Moment, ProcessKilled, SimulatedDisk
 
 Files = Mapping[str, bytes]
 
@@ -77,6 +81,54 @@ def test_what_is_kept_beside_a_long_name_is_kept_where_it_can_be_found(
     paths.split_session(name)
     (kept,) = Path(two.tree, session, "quarantine").iterdir()
     assert kept.read_bytes() == B
+
+
+TREE = "/root/sessions"
+
+
+def differing() -> tuple[MemoryStream, SimulatedDisk, Host]:
+    """A host with a session of which the journal has other records."""
+    stream, disks = MemoryStream(), [SimulatedDisk(), SimulatedDisk()]
+    for disk, end in zip(disks, (A, B), strict=True):
+        disk.foreign.make_folder(f"{TREE}/s")
+        disk.foreign.replace(f"{TREE}/s/context_1.jsonl", A + end)
+        disk.foreign.replace(f"{TREE}/s/context.jsonl", end)
+        disk.sync_all()
+    first, host = (
+        Host(stream, name, TREE, disk) for name, disk in zip(("one", "two"), disks, strict=True)
+    )
+    first.ownership.acquire("s")
+    host.now += 100.0
+    return stream, disks[1], host
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_death_while_files_are_kept_beside_neither_doubles_nor_loses_them(
+    moment: Moment,
+) -> None:
+    for number in itertools.count():
+        stream, disk, host = differing()
+        call = len(disk.calls) + number
+        disk.kill_at(call, moment)
+        with suppress(ProcessKilled):
+            host.ownership.acquire("s")
+        is_over = not disk.died
+        if not is_over:
+            disk.restart()
+            host.start()
+        host.now += 200.0
+        for session in ("s", "s-kept-1"):
+            host.ownership.acquire(session)
+        assert stream.names() == ["s", "s-kept-1"]
+        assert {path: data for path, data in disk.tree().items() if ".mark" not in path} == {
+            f"{TREE}/s/context_1.jsonl": A + A,
+            f"{TREE}/s/context.jsonl": A,
+            f"{TREE}/s-kept-1/context_1.jsonl": A + B,
+            f"{TREE}/s-kept-1/context.jsonl": B,
+        }, f"died {moment} call {number}"
+        if is_over:
+            assert number > 20
+            return
 
 
 def test_a_takeover_joins_small_appends_and_has_few_bytes_of_large_ones_in_memory(
