@@ -110,6 +110,18 @@ class Copies:
                 self._disk.fsync(parent)
         return kept
 
+    def is_beside(self, path: str, name: str, inode: int) -> bool:
+        """Whether a file of a path was given to a session beside it."""
+        above, _, last = path.rpartition("/")
+        with self.opened(above) as parent:
+            kept = [each for each in self._disk.names(parent) if kept_from(each) == last]
+        for each in kept:
+            with suppress(OSError), self.opened(f"{above}/{each}") as folder:
+                found = self._disk.stat_name(folder, name)
+                if found is not None and found.inode == inode:
+                    return True
+        return False
+
     def _has_same(self, path: str, folder: int) -> bool:
         """Whether a path has the session file of an open folder."""
         ours = self._disk.stat_name(folder, paths.CONTEXT)

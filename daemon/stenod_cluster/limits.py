@@ -113,8 +113,8 @@ JOURNAL_MARK_BYTES: Final = 8 * MIB
 MIRROR_HANDLES_MAX: Final = 32
 """Files that are open at a time while a mirror is made."""
 
-APPENDS_TOGETHER_MAX: Final = 16
-"""Appends that a mirror writes together, each of `JOURNAL_DATA_BYTES_MAX` bytes at most."""
+APPENDS_TOGETHER_BYTES: Final = 64 * KIB
+"""Bytes of appends that a mirror writes together; a larger one is written by itself."""
 
 FOLDERS_OWNED_MAX: Final = 4096
 """Folders whose manifests are kept in memory; more are kept only while they are in use."""

@@ -12,7 +12,7 @@ they are, for this daemon to publish; if neither begins with the other, they bec
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import Final, assert_never
 
 import msgspec
@@ -227,6 +227,7 @@ class Mirror:
         boot: this machine's boot, empty if unknown.
         stream: the identity of the stream.
         keep_beside: makes the files of the folder another session, too; False if it cannot.
+        is_beside: whether that was done with a file, by its name and inode.
     """
 
     def __init__(
@@ -239,8 +240,10 @@ class Mirror:
         boot: str,
         stream: str,
         keep_beside: Callable[[], bool],
+        is_beside: Callable[[str, int], bool],
     ) -> None:
         self._keep_beside = keep_beside
+        self._is_beside = is_beside
         self._stream = stream
         self._boot = boot
         self._disk = disk
@@ -251,6 +254,7 @@ class Mirror:
         self._read_bytes = 0
         self._others: set[str] = set()
         self._mark: Mark | None = None
+        self._beside: set[int] = set()
 
     def make(self) -> Mirrored | None:
         """Make the folder equal to the journal.
@@ -364,10 +368,8 @@ class Mirror:
                 lasting = set(_lasting_names(manifest).values())
                 inodes = {files.inode(number): number for number in lasting}
                 if self._mark is None or not self._is_known(self._mark):
-                    kept = self._compared(manifest, files)
-                    if kept is None:
+                    if self._is_newer(manifest, files):
                         return None
-                    known.update(kept)
                     save_first_mark(
                         self._disk, self._folder, self._host, self._identity, self._stream
                     )
@@ -377,28 +379,29 @@ class Mirror:
                 files.close()
         return Mirrored(manifest, inodes, self._read_bytes, self._others)
 
-    def _compared(self, manifest: Manifest, files: "_Files") -> dict[int, int] | None:
-        """Compare the folder with files of the journal.
+    def _is_newer(self, manifest: Manifest, files: "_Files") -> bool:
+        """Whether the folder has newer files than the journal, as far as it was never compared.
 
-        Returns:
-            The inodes of files that are kept elsewhere; None if the folder has newer ones.
+        If neither has them, those of the folder are kept elsewhere.
         """
         mark = self._mark
         if not is_uncompared(self._disk, self._folder, mark, self._stream):
-            return {}
-        numbers, inodes = manifest.names, self._inodes()
+            return False
+        numbers = manifest.names
         sizes = {name: manifest.files[number].size for name, number in numbers.items()}
         theirs = _record_files({each: numbers[each] for each in numbers if sizes[each]})
+        inodes = self._inodes()
         ours = _record_files(inodes)
         if _is_contained(ours, theirs, lambda name, other: files.begins(numbers[other], name)):
-            return {}
+            return False
         if _is_contained(theirs, ours, lambda other, name: files.is_begun(numbers[other], name)):
             self._keep_notes(manifest, files)
-            return None
+            return True
         # Otherwise nothing of it that the journal lacks was ever acknowledged.
         is_worth = mark is None or (mark.sequence and not mark.is_left)
-        is_kept = is_worth and self._keep_beside()
-        return dict.fromkeys(inodes.values(), 0) if is_kept else {}
+        if is_worth and self._keep_beside():
+            self._beside.update(inodes.values())
+        return False
 
     def _inodes(self) -> dict[str, int]:
         """The inodes of the session's files in the folder that are not empty, by their names."""
@@ -447,7 +450,7 @@ class Mirror:
                 continue
             is_known = found is None or found.inode in known
             if found is not None and not is_known and not files.begins(number, name):
-                _keep_aside(self._disk, self._folder, name, found.inode)
+                self._put_aside(name, found.inode)
             self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
             self._disk.rename(self._folder, f"{_NEST}-name", name)
         for number in inodes.values():
@@ -472,8 +475,13 @@ class Mirror:
             found = self._disk.stat_name(self._folder, name)
             is_unfinished = name in {paths.REWRITE, paths.STATE_NEW}
             if found is not None and found.inode not in known and not is_unfinished:
-                _keep_aside(self._disk, self._folder, name, found.inode)
+                self._put_aside(name, found.inode)
             self._disk.unlink(self._folder, name)
+
+    def _put_aside(self, name: str, inode: int) -> None:
+        # A mirror that died may have kept it beside.
+        if inode not in self._beside and not self._is_beside(name, inode):
+            _keep_aside(self._disk, self._folder, name, inode)
 
     def _cut(self, name: str, size: int) -> bytes:
         """Cut a file to a size; returns what it had behind that."""
@@ -506,6 +514,8 @@ def take_out(disk: Disk, folder: int) -> None:
 def _record_files(files: Mapping[str, int]) -> dict[tuple[str, int], str]:
     """The names of the files with records, by what they are and which generation of that.
 
+    The name is empty for what a rewrite left without a record, and for a stream that was deleted.
+
     Args:
         files: what tells one file from another, by their names.
     """
@@ -521,8 +531,14 @@ def _record_files(files: Mapping[str, int]) -> dict[tuple[str, int], str]:
             if not paths.is_compressed(name):
                 found[present, number - 1] = name
     for name in files:
-        if name in {paths.CONTEXT, paths.WIRE} or paths.stream_of(name) is not None:
-            found[name, last.get(name, 0)] = name
+        # A cold stream is compressed as a whole, and at times it has both forms.
+        present = paths.plain_file(name)
+        if name != present and present in files:
+            continue
+        if present in {paths.CONTEXT, paths.WIRE} or paths.stream_of(present) is not None:
+            found[present, last.get(present, 0)] = name
+    for place in last.items():
+        found.setdefault(place, "")
     return found
 
 
@@ -539,7 +555,9 @@ def _is_contained(
     for name, generation in inner:
         last[name] = max(generation, last.get(name, 0))
     return all(
-        is_beginning(name, outer[place]) if place in outer else place[1] < last[place[0]]
+        not name or (outer[place] != "" and is_beginning(name, outer[place]))
+        if place in outer
+        else place[1] < last[place[0]]
         for place, name in inner.items()
     )
 
@@ -564,9 +582,20 @@ def _joined(entries: Iterable[AnyEntry | None]) -> Iterator[AnyEntry | None]:
         if file is None:
             yield from run
             continue
-        while part := [each for each in islice(run, limits.APPENDS_TOGETHER_MAX) if each]:
-            data = b"".join(each.data for each in part if isinstance(each, Append))
-            yield msgspec.structs.replace(part[0], data=data)
+        part, size = list[Append](), 0
+        for each in run:
+            assert isinstance(each, Append)
+            part.append(each)
+            size += len(each.data)
+            if size >= limits.APPENDS_TOGETHER_BYTES:
+                yield _as_one(part)
+                part, size = [], 0
+        if part:
+            yield _as_one(part)
+
+
+def _as_one(part: Sequence[Append]) -> Append:
+    return msgspec.structs.replace(part[0], data=b"".join(each.data for each in part))
 
 
 class _Files:

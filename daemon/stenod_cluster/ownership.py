@@ -19,7 +19,7 @@ import msgspec
 
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Busy, Held, StenoError, StorageFailed
-from steno_protocol.limits import SESSION_ID_CHARS_MAX
+from steno_protocol.limits import SESSION_ID_CHARS_MAX, SESSION_SEGMENT_CHARS_MAX
 from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
 from stenod_cluster import limits
@@ -207,11 +207,16 @@ class Ownership:
             self._disk, handle, identity, self.owner.host,
             lambda after: self._messages(path, identity, after, last),
             self._boot, self.journal.stream(), lambda: self._keep_beside(path),
+            lambda name, inode: self.copies.is_beside(path, name, inode),
         )  # fmt: skip
 
     def _keep_beside(self, path: str) -> bool:
         """Let the files of this disk be another session; False if they cannot be."""
-        if is_in_trash(path) or len(path) > SESSION_ID_CHARS_MAX - limits.KEPT_CHARS_MAX:
+        room = min(
+            SESSION_ID_CHARS_MAX - len(path),
+            SESSION_SEGMENT_CHARS_MAX - len(path.rpartition("/")[2]),
+        )
+        if is_in_trash(path) or room < limits.KEPT_CHARS_MAX:
             return False
         kept = self.copies.keep_beside(path)
         self._log("kept_beside", session=path, kept=kept)

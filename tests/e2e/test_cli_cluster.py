@@ -202,7 +202,7 @@ def test_nothing_joins_if_the_cluster_lists_no_sessions(
     cluster.owners, cluster.trouble = {}, "no server is reached"
     ran = run("cluster", "join")
     assert (ran.code, "could not be listed: no server is reached" in ran.err) == (1, True)
-    assert not any(isinstance(each, commands.Stat) for each in cluster.requests)
+    assert not any(isinstance(each, commands.Streams) for each in cluster.requests)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,19 @@
 import io
 import os
 import tomllib
+from argparse import Namespace
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
+from steno_cli.commands import cluster
 from steno_cli.commands.cluster import host_meant
 from steno_cli.demo.agents import apart_from_clusters
 from steno_cli.doctor.cluster import findings_about, promise
+from steno_cli.exits import Exit
 from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
 from steno_protocol.replies import (
@@ -19,6 +24,7 @@ from steno_protocol.replies import (
     ClusterReport,
     ClusterSession,
     ClusterStream,
+    StreamList,
 )
 from steno_protocol.settings import read_settings
 
@@ -211,6 +217,30 @@ def test_the_report_has_hosts_servers_and_the_owners_of_sessions() -> None:
 
 def test_a_session_whose_owner_is_unknown_has_no_time_of_a_change() -> None:
     assert "-  -  7  demo" in _shown(_report(sessions=(FOREIGN,)))
+
+
+def test_a_session_that_was_only_read_did_not_join_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = {"new": StreamList(streams=[]), "old": StreamList(streams=[], stale=True)}
+    parts = {
+        "stop_daemon": lambda _: Namespace(root=tmp_path),
+        "write_request": lambda *_: None,
+        "patient": lambda options: options,
+        "linked": lambda _: None,
+        "BlockingClient": lambda _: nullcontext(),
+        "_report": lambda *_: None,
+        # An old copy of the stream has both.
+        "_comparison": lambda *_: cluster._Comparison(["new", "old"], [], {}),
+        "answers": lambda _, asked, *__: (read[each.session] for each in asked),
+    }
+    for name, part in parts.items():
+        monkeypatch.setattr(cluster, name, part)
+    output = Output(io.StringIO(), errors := io.StringIO())
+    options = Namespace(prefix="", create=False, again=True)
+    assert cluster.join(options, output) == Exit.FAILED
+    assert "old did not join: the daemon did not replicate it" in errors.getvalue()
+    assert "new did not join" not in errors.getvalue()
 
 
 def test_a_trial_joins_no_cluster_that_the_environment_names(

@@ -44,6 +44,8 @@ from steno_protocol.replies import (
     StreamList,
 )
 
+_NOT_REPLICATED: Final = "the daemon did not replicate it"
+
 _SHOWN: Final = 20
 """Sessions that `status` shows by itself: each one costs the servers a look."""
 
@@ -275,11 +277,14 @@ def join(options: Namespace, output: Output) -> int:
                 found = next(joining)
                 if isinstance(found, StenoError):
                     failed[session] = found.message
+                elif found.stale:
+                    # It could not be owned, and the files of this disk were read as they are.
+                    failed[session] = _NOT_REPLICATED
         with Progress(output, "comparing sessions"):
             # What was kept beside a session that differed is new.
             after = _comparison(client, prefix) if used else before
     joined = [session for session in before.missing if session in after.there]
-    silent = dict.fromkeys(after.missing, "the daemon did not replicate it")
+    silent = dict.fromkeys(after.missing, _NOT_REPLICATED)
     still_failed = {each: why for each, why in failed.items() if each in {*silent, *before.there}}
     left_out = {**silent, **still_failed}
     _print_joined(output, joined, len(before.there), left_out, after.troubles)

@@ -514,8 +514,10 @@ class Router:
                 await self._serve_slow(asker, command)
         except Exception as error:
             refusal = self._error_of(asker, command, error)
-            # One success is enough; a refusal is final once no other copy is under way.
-            for _ in range(asker.peer.slow_requests[asker.request_id]):
+            # One success is enough; a refusal is final once no other copy is under way. A client
+            # that waits an hour sends fewer copies, and all answers are made in one turn.
+            copies = min(asker.peer.slow_requests[asker.request_id], limits.ANSWERS_TOGETHER_MAX)
+            for _ in range(copies):
                 asker.refuse(refusal)
         finally:
             self._slow_count -= 1

@@ -364,6 +364,18 @@ async def test_each_copy_of_a_request_is_refused_and_all_get_one_success() -> No
     assert len(daemon.answers[b"open"]) == 1
 
 
+async def test_a_flood_of_copies_of_one_request_does_not_delay_others() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    flood = encode_request(b"stat", Stat(session=SESSION), ())
+    async with daemon.running():
+        for _ in range(2 * limits.ANSWERS_TOGETHER_MAX):
+            daemon.handle(flood)
+        await daemon.wait_for_answer(b"stat")
+
+    # They are answered in one turn.
+    assert len(daemon.answers[b"stat"]) == limits.ANSWERS_TOGETHER_MAX
+
+
 async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_may_have() -> None:
     disk = SimulatedDisk()
     before = DaemonInProcess(disk)
