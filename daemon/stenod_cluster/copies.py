@@ -37,6 +37,9 @@ class Copies:
         journal: the messages of all sessions and names.
         host: this root.
         is_used_below: whether this daemon uses a session below a name.
+        compare: makes files at a path equal to a session, unless they are newer; returns whether
+            they are equal now.
+        keep: makes the files at a path another session, too; returns whether it can.
     """
 
     def __init__(
@@ -46,12 +49,16 @@ class Copies:
         journal: Journal,
         host: str,
         is_used_below: Callable[[str], bool],
+        compare: Callable[[str, str], bool],
+        keep: Callable[[str], bool],
     ) -> None:
         self._disk = disk
         self._tree = tree
         self._journal = journal
         self._host = host
         self._is_used_below = is_used_below
+        self._compare = compare
+        self._keep = keep
         self._opening: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
@@ -204,9 +211,7 @@ class Copies:
                 elif found is None and self._is_newer(folder, name):
                     return True
                 elif found is None or (name is None and self._journal.last(found) is None):
-                    # The session is elsewhere, and nobody knows whether it is this one; or it was
-                    # removed for good, and must not come back as a new one.
-                    put_aside(self._disk, folder)
+                    found = self._compared(path, folder, name)
         except FileNotFoundError:
             return False
         if found is not None and not self._has_gone(path, name, found):
@@ -215,6 +220,31 @@ class Copies:
         self.remove_empty(path)
         self._remove_empty_above(path)
         return False
+
+    def _compared(self, path: str, folder: int, name: Message | None) -> str | None:
+        """Compare files with the session that had their name last, and is elsewhere now.
+
+        Returns:
+            That session if the files are of it; None if they were put away.
+        """
+        mark = read_mark(self._disk, folder, self._host)
+        of_mark = "" if mark is None else mark.identity
+        identity = of_mark if name is None else name.label.identity
+        if not identity or self._journal.last(identity) is None:
+            # It was removed for good, and must not come back as a new one.
+            put_aside(self._disk, folder)
+        elif self._compare(path, identity):
+            # Those below are compared, too, before they would go along.
+            if not self._is_used_below(path):
+                self._put_away_all(self.stale(path))
+            return identity
+        elif not self._has_gone(path, name, identity, is_newer=True):
+            # The place where the session is now has files here, too.
+            if self._keep(path):
+                take_out(self._disk, folder)
+            else:
+                put_aside(self._disk, folder)
+        return None
 
     def _is_refused(self, folder: int) -> bool:
         """Whether files are those of a creation that was refused because its stream was lost."""
@@ -261,7 +291,9 @@ class Copies:
         is_begun = mark.sequence or self._journal.last(mark.identity) is not None
         return mark.identity if is_begun else None
 
-    def _has_gone(self, path: str, name: Message | None, identity: str) -> bool:
+    def _has_gone(
+        self, path: str, name: Message | None, identity: str, *, is_newer: bool = False
+    ) -> bool:
         """Move a copy to where its session went from here; False if it is to be removed."""
         goal = ""
         for each in self._journal.read(subject_of_name(path), 0, name.sequence if name else 0):
@@ -271,12 +303,18 @@ class Copies:
         if _leads_to(last) != identity:
             return False
         with self._free(goal) as is_free:
-            return is_free and self._move(path, goal, identity)
+            return is_free and self._move(path, goal, identity, is_newer=is_newer)
 
-    def _move(self, source: str, goal: str, identity: str) -> bool:
+    def _move(self, source: str, goal: str, identity: str, *, is_newer: bool = False) -> bool:
         """Move the copy of a session, with those below it, if its new place is free here.
 
         What is left at the old place is put away when that is used.
+
+        Args:
+            source: the old place.
+            goal: the new one.
+            identity: the session.
+            is_newer: the files are known to begin with all that the journal has of the session.
         """
         if self._is_used_below(source):
             return False
@@ -284,9 +322,9 @@ class Copies:
         new_above, _, new_name = goal.rpartition("/")
         with suppress(OSError):
             with self.opened(source) as folder:
-                if self._identity(folder) != identity:
+                if not is_newer and self._identity(folder) != identity:
                     return False
-            self.remove_empty(goal)
+            self.remove_empty(goal, source)
             with self.opened(above) as parent, self.opened(new_above, create=True) as target:
                 if self._disk.stat_name(target, new_name) is not None:
                     return False
@@ -299,17 +337,36 @@ class Copies:
             return True
         return False
 
-    def remove_empty(self, path: str) -> None:
-        """Remove a folder if it has only empty ones; nothing else is touched."""
+    def remove_empty(self, path: str, successor: str = "") -> None:
+        """Remove a folder if it has only empty ones; nothing else is touched.
+
+        Args:
+            path: of the folder.
+            successor: another folder, to which goes what is kept aside in this one.
+        """
         above, _, name = path.rpartition("/")
         with suppress(OSError):
             with self.opened(path) as folder:
                 remove_lone_mark(self._disk, folder)
                 below = self._disk.names(folder)
             for each in below:
-                self.remove_empty(f"{path}/{each}")
+                kept = f"{successor}/{each}" if successor else ""
+                if kept and each == paths.QUARANTINE:
+                    self._move_files(f"{path}/{each}", kept)
+                self.remove_empty(f"{path}/{each}", kept)
             with self.opened(above) as folder:
                 self._disk.remove_folder(folder, name)
+
+    def _move_files(self, path: str, goal: str) -> None:
+        with self.opened(path) as folder, self.opened(goal, create=True) as target:
+            for name in self._disk.names(folder):
+                free = name
+                while self._disk.stat_name(target, free) is not None:
+                    # The number of a removed file may have come again.
+                    free += ".other"
+                self._disk.link(folder, name, free, into=target)
+                self._disk.fsync(target)
+                self._disk.unlink(folder, name)
 
     def _remove_empty_above(self, path: str) -> None:
         """Remove the folders above a name that lead to no session and are empty."""

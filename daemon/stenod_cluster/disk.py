@@ -344,7 +344,7 @@ class ReplicatedDisk:
             self._disk.move(folder, name, target, new_name)
             return
         # Sessions that were opened here, and moved away since, may have left some.
-        self._ownership.copies.remove_empty(goal)
+        self._ownership.copies.remove_empty(goal, source)
         if self._disk.stat_name(target, new_name) is not None:
             raise FileExistsError(EEXIST, "something else is there", new_name)
         here = list(self._ownership.copies.here(source))

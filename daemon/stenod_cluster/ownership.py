@@ -34,6 +34,7 @@ from stenod_cluster.journal import (
     Journal,
     JournalLost,
     Kind,
+    Label,
     Message,
     Owner,
     Publication,
@@ -114,7 +115,10 @@ class Ownership:
         self._log = log
         self._made = itertools.count(1)
         self.holds = Holds(journal, hosts.owner)
-        self.copies = Copies(disk, tree, journal, hosts.owner.host, self._is_used_below)
+        self.copies = Copies(
+            disk, tree, journal, hosts.owner.host, self._is_used_below, self._compare,
+            self._keep_beside,
+        )  # fmt: skip
         self.opened, self.is_here = self.copies.opened, self.copies.is_here
         self.alone = self.copies.alone
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
@@ -209,6 +213,13 @@ class Ownership:
             self._boot, self.journal.stream(), lambda: self._keep_beside(path),
             lambda name, inode: self.copies.is_beside(path, name, inode),
         )  # fmt: skip
+
+    def _compare(self, path: str, identity: str) -> bool:
+        """Make files equal to a session whose name is not their path, unless they are newer."""
+        last = self.journal.last(identity)
+        assert last is not None
+        with self.opened(path) as handle:
+            return self._mirror(handle, path, identity, last.sequence).make() is not None
 
     def _keep_beside(self, path: str) -> bool:
         """Let the files of this disk be another session; False if they cannot be."""
@@ -511,6 +522,9 @@ class Ownership:
         name = self.journal.last(subject)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
             is_unjoined = self.copies.make_room(path, name)
+            if is_unjoined and name is not None and self._bring_back(path, name):
+                name = self.journal.last(subject)
+                continue
             if name is None or name.kind is Kind.GONE:
                 return self._without_name(path, name, is_unjoined=is_unjoined, create=create)
             identity, name_sequence = name.label.identity, name.sequence
@@ -600,6 +614,37 @@ class Ownership:
         folder.is_mark_due = not is_unjoined
         self._keep(folder)
         return folder
+
+    def _bring_back(self, path: str, gone: Message) -> bool:
+        """Give a session the name again that it got back since the old copy of the stream.
+
+        Returns:
+            False if it is another session, or has gone further.
+        """
+        identity, place = gone.label
+        there = self.journal.last(subject_of_name(place)) if place else None
+        mark = self._mark(path)
+        if mark is None or there is None or there.kind is not Kind.NAME:
+            return False
+        if not mark.identity == identity == there.label.identity:
+            return False
+        self._check_newest(path)
+        left = Publication(
+            subject_of_name(place), there.sequence, self.owner, Kind.GONE,
+            Label(identity, path).body(),
+        )  # fmt: skip
+        come = Publication(
+            subject_of_name(path), gone.sequence, self.owner, Kind.NAME,
+            Label(identity, place).body(), also=(left,),
+        )  # fmt: skip
+        try:
+            published(self.journal, come)
+        except Fenced:
+            # Another daemon named it meanwhile.
+            return True
+        except InDoubt as error:
+            raise JournalLost(None, error.strerror) from None
+        return True
 
     def _former_identity(self, path: str) -> str:
         """The identity that a session had in another stream, by which hosts with a copy know it."""

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from steno_protocol.errors import BadRequest, Held, StenoError, StorageFailed
+from steno_protocol import paths
+from steno_protocol.errors import (
+    BadRequest,
+    Exists,
+    Held,
+    NotFound,
+    StenoError,
+    StorageFailed,
+)
 from stenod_cluster.journal import JournalLost, Kind
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import MemoryStream
@@ -403,6 +411,7 @@ def test_a_session_that_was_copied_and_then_taken_over_by_a_host_that_died_is_no
 # --- the order in which hosts join ----------------------------------------------------------------
 
 NAMES = ("one", "two", "three")
+FAMILY = ("s", "s/child")
 
 
 class Lost:
@@ -649,3 +658,146 @@ def test_a_session_that_did_not_join_moves_with_the_one_above_it(
         ClusterCommands(two).rename("s", "r", "k", 1000.0)
     one.ownership.tidy("s")
     assert content(one, "r/child") == line("1")
+
+
+# --- families that were deleted and restored ------------------------------------------------------
+
+
+class LostFamily:
+    """A family that hosts wrote, deleted, restored and wrote again, before the stream was lost.
+
+    Args:
+        folder: where the hosts' disks are.
+        steps: `write`, `delete` and `undelete`, in order.
+        actors: the host of each step.
+        moment: the number of steps that the old copy has.
+        is_heard: the hosts hear what the others do.
+    """
+
+    def __init__(
+        self, folder: Path, steps: Sequence[str], actors: Sequence[int], moment: int, *,
+        is_heard: bool,
+    ) -> None:  # fmt: skip
+        self.stream = MemoryStream()
+        self.hosts = [Host(self.stream, name, str(folder / name / "sessions")) for name in NAMES]
+        self.lines = list[bytes]()
+        self._steps = steps
+        before = Copied(self.stream)
+        with pytest.MonkeyPatch.context() as patch:
+            if not is_heard:
+                patch.setattr(self.stream, "announce", lambda *_: None)
+                patch.setattr(self.stream, "note_taken", lambda *_: None)
+            for number, host in enumerate(self.hosts[each] for each in actors[: len(steps)]):
+                if not is_heard:
+                    host.start()
+                host.now += 100.0
+                self._act(host, number)
+                for each in self.hosts:
+                    each.close()
+                    each.ownership.look_for_losses()
+                if number + 1 == moment:
+                    before = Copied(self.stream)
+        before.restore(self.stream, *self.hosts)
+
+    def _act(self, host: Host, number: int) -> None:
+        if self._steps[number] == "write":
+            for session in FAMILY:
+                write(host, session, str(number))
+            self.lines.append(line(str(number)))
+        else:
+            self._move(host, number)
+
+    def _move(self, host: Host, number: int, now: float = 1000.0) -> None:
+        commands, key = ClusterCommands(host), f"k{number}"
+        act = {"delete": commands.delete, "undelete": commands.undelete}[self._steps[number]]
+        commands.decided("s", key, lambda: act("s", key, now))
+
+    def join(self, order: Sequence[int]) -> None:
+        """Let the hosts join and begin again, while the client repeats the last step."""
+        last = len(self._steps) - 1
+        hosts = [self.hosts[number] for number in order]
+        for is_joining in (True, False):
+            for host in hosts:
+                host.start()
+                host.ownership.is_joining = is_joining
+                for session in sorted(host.ownership.copies.here()):
+                    with suppress(Held, StorageFailed, BadRequest):
+                        host.ownership.acquire(session)
+                if self._steps[last] != "write":
+                    with suppress(Held, StorageFailed, BadRequest, NotFound, Exists):
+                        self._move(host, last, 1500.0)
+                host.close()
+        answers = list[str]()
+        for host in hosts:
+            host.start()
+            host.now += 1000.0
+            for session in list(host.ownership.copies.stale()):
+                host.ownership.tidy(session)
+            if self._steps[last] != "write":
+                try:
+                    self._move(host, last, 1500.0)
+                    answers.append("done")
+                except (NotFound, Exists, BadRequest) as error:
+                    # A host that lost the stream knows no more of the commands of others.
+                    answers.append(type(error).__name__)
+                host.close()
+        assert "done" in answers or not answers, answers
+
+    def judge(self) -> None:
+        """All lines are there, and the family can be deleted and restored at each host."""
+        is_deleted = self._steps[-1] == "delete"
+        for host in self.hosts:
+            host.now += 1000.0
+            names = {*self.stream.names(), *self.stream.names(paths.TRASH)}
+            found = {
+                name: host.content(name)["context.jsonl"]
+                for name in sorted(names)
+                if host.ownership.acquire(name) is not None
+            }
+            assert all((session in found) != is_deleted for session in FAMILY), sorted(found)
+            for wanted, ending in itertools.product(self.lines, ("s", "child")):
+                its = [found[name] for name in found if name.endswith(ending) or "-kept-" in name]
+                assert any(wanted in each for each in its), f"{host.name}: {found}"
+            assert not list(Path(host.tree).rglob("quarantine")), host.name
+            host.close()
+        for number, host in enumerate(self.hosts):
+            host.now += 1000.0
+            commands = ClusterCommands(host)
+            if not is_deleted:
+                commands.delete("s", f"d{number}", 2000.0)
+            commands.undelete("s", f"u{number}", 3000.0)
+            is_deleted = False
+            host.close()
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("actors", [(0, 1, 0, 2), (0, 1, 2, 0)])
+def test_a_family_that_was_deleted_and_restored_is_whole_in_any_order(
+    tmp_path: Path, actors: Sequence[int], order: Sequence[int], *, is_heard: bool
+) -> None:
+    for count in (2, 3, 4):
+        steps = ("write", "delete", "undelete", "write")[:count]
+        for moment in range(count + 1):
+            lost = LostFamily(
+                tmp_path / f"{count}-{moment}", steps, actors, moment, is_heard=is_heard
+            )
+            lost.join(order)
+            lost.judge()
+
+
+def test_what_is_kept_aside_at_an_id_goes_along_with_the_session_that_comes_there(
+    one: Host,
+) -> None:
+    write(one, "s", "1")
+    commands = ClusterCommands(one)
+    commands.delete("s", "d", 1000.0)
+    for folder in ("s", "s/child", "r"):
+        kept = Path(one.tree, folder, "quarantine")
+        kept.mkdir(parents=True)
+        (kept / "context.jsonl.inode-1").write_bytes(line(folder))
+    commands.undelete("s", "u", 1001.0)
+    commands.rename("s", "r", "r", 1002.0)
+    assert content(one, "r") == line("1")
+    kept_now = [each.read_bytes() for each in Path(one.tree, "r").rglob("*.inode-1*")]
+    assert sorted(kept_now) == [line("r"), line("s"), line("s/child")]

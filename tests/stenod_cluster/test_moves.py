@@ -460,13 +460,32 @@ def test_a_copy_below_another_name_than_its_own_is_no_session(one: Host, two: Ho
     )
 
 
-def test_files_without_a_mark_at_an_id_that_is_gone_are_put_aside(one: Host, two: Host) -> None:
+@pytest.mark.parametrize("more", ["", "more"])
+def test_files_without_a_mark_follow_the_session_that_had_their_id(
+    one: Host, two: Host, more: str
+) -> None:
     write(one, "p", "above")
     Path(one.tree, "p", "journal.mark").unlink()
     two.now += 100.0
     rename_at(two, "p", "q")
+    wanted = line("above") + (line(more) if more else b"")
+    Path(one.tree, "p", "context.jsonl").write_bytes(wanted)
     assert read(one, "p") is None
-    assert [each.name for each in Path(one.tree, "p").iterdir()] == ["quarantine"]
+    assert not Path(one.tree, "p").exists()
+    one.now += 100.0
+    assert read(one, "q") == wanted
+
+
+def test_files_that_differ_from_the_session_that_had_their_id_are_kept_beside_it(
+    one: Host, two: Host
+) -> None:
+    write(one, "p", "above")
+    Path(one.tree, "p", "journal.mark").unlink()
+    two.now += 100.0
+    rename_at(two, "p", "q")
+    Path(one.tree, "p", "context.jsonl").write_bytes(line("other"))
+    assert read(one, "p") is None
+    assert read(one, "p-kept-1") == line("other")
 
 
 def test_a_session_that_is_used_below_an_id_that_is_gone_stays_where_it_is(

@@ -169,9 +169,25 @@ class SessionFolders:
         return None
 
     def is_taken(self, place: Place) -> bool:
-        """Whether a folder with contents is at a place, a session or one with subsessions."""
+        """Whether a folder with contents is at a place, a session or one with subsessions.
+
+        What a cluster kept aside of a session that has gone is none: the move takes it along.
+        """
         with suppress(NotFound), self.opened(place) as folder:
-            return bool(self._disk.names(folder))
+            return self._has_contents(folder)
+        return False
+
+    def _has_contents(self, folder: int) -> bool:
+        for name in self._disk.names(folder):
+            if name == paths.QUARANTINE:
+                continue
+            try:
+                below = self._disk.open_folder(folder, name)
+            except OSError:
+                return True
+            with closing(self._disk, below):
+                if self._has_contents(below):
+                    return True
         return False
 
     def identity(self, place: Place, *, create: bool) -> tuple[int, int]:
