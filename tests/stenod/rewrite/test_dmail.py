@@ -7,7 +7,7 @@ import pytest
 from steno_protocol import paths
 from steno_protocol.errors import StorageFailed
 from steno_protocol.events import DmailEvent
-from support.lines import append, checkpoint, deliver, mail, user
+from support.lines import append, checkpoint, clear, compact, deliver, mail, revert, user
 from support.simulated_disk import Effect
 from support.writing import Desk, Reader
 
@@ -42,6 +42,25 @@ async def test_followers_receive_the_sending_and_the_delivery_of_a_mail() -> Non
 
         assert mails(reader) == [("sent", "m"), ("delivered", "m")]
         assert reader.kinds[-3:] == ["Reset", "Records", "DmailEvent"]
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "states"),
+    [(clear("r"), ["sent", "expired"]), (revert("r", 1), ["sent", "expired"]),
+     (compact("r", "0:1", "0:4", 2), ["sent"])],
+    ids=["clear", "revert", "compact"],
+)  # fmt: skip
+async def test_followers_receive_the_expiry_of_a_mail(rewrite: object, states: list[str]) -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        _, reader = desk.subscribe()
+        await desk.do(mail("m", 1))
+        records = [user("so far")] if states == ["sent"] else []
+        await desk.do(rewrite, *records)  # type: ignore[arg-type]
+        await desk.settle()
+
+        assert [state for state, _ in mails(reader)] == states
+        assert (desk.stored.mail() is not None) == (states == ["sent"])
 
 
 async def test_a_late_follower_receives_the_pending_mail_after_live() -> None:

@@ -85,6 +85,20 @@ async def test_a_flood_is_synced_before_its_second_is_over() -> None:
 # --- beside the context --------------------------------------------------------------------------
 
 
+async def test_an_event_bears_the_durable_head_of_the_context_not_the_decided_one() -> None:
+    async with WireDesk().open() as desk:
+        await desk.do_to_context(append("c0"), user("one"))
+        await desk.do(append_wire("k0"), event(0))
+        late = desk.send_to_context(append("c1", durability="written"), user("two"))
+        await desk.wait_for(lambda: late.answer is not None)
+        await desk.do(append_wire("k1"), event(1))
+        await desk.do_to_context(append("c2"), user("three"))
+        await desk.do(append_wire("k2"), event(2))
+
+        at = [json.loads(line)["_at"] for line in desk.file().splitlines()[1:]]
+        assert at == ["0:1", "0:1", "0:3"]
+
+
 @pytest.mark.parametrize("reopened", [False, True], ids=["open", "opened again"])
 async def test_at_never_falls_when_another_program_makes_the_context_shorter(
     reopened: bool,

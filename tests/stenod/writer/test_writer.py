@@ -178,6 +178,17 @@ async def test_written_is_acked_at_once_and_published_when_it_is_synced(
         assert desk.durable() == reader.data
 
 
+async def test_a_repeat_of_a_written_command_is_answered_once_it_is_synced() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("w", durability="written"), user("soon"))
+
+        again = await desk.do(append("w", durability="written", repeat=True), user("soon"))
+
+        assert again.ack.duplicate
+        assert again.ack.durability == "synced"
+        assert b'"w"' in again.durable_then
+
+
 async def test_failed_write_and_sync_take_all_lines_back() -> None:
     async with Desk().open() as desk:
         await desk.do(append("w", durability="written"), user("soon"))
@@ -193,6 +204,20 @@ async def test_failed_write_and_sync_take_all_lines_back() -> None:
 
 
 # --- other programs ------------------------------------------------------------------------------
+
+
+async def test_lines_that_another_program_appended_before_are_taken_in() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        await desk.do(append("k1"), user("one"))
+        desk.disk.foreign.append(FILE, foreign("theirs"))
+
+        sent = await desk.do(append("k2"), user("two"))
+        await desk.wait_for(lambda: reader.data.count(b"\n") == 3)
+
+        assert sent.ack.first == "0:2"
+        assert reader.data == desk.file()
+        assert "foreign" in [entry.kind for entry in desk.stored.timeline()]
 
 
 @pytest.mark.parametrize("durability", ["synced", "written"])
@@ -237,6 +262,23 @@ async def test_half_line_before_a_write_makes_its_outcome_unknown() -> None:
             line = desk.file().splitlines()[int(again.ack.first[2:])]
             assert line == b'{"role":"user","content":"mine","_id":"g%d"}' % number
         assert desk.file().count(b'\n{"role":"user","content":"mine","_id":"g0"}') == 1
+
+
+async def test_cut_file_is_adopted_and_followers_start_over() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        await desk.do(append("k1"), user("one"))
+        kept = len(desk.file())
+        await desk.do(append("k2"), user("two"))
+        await desk.wait_for(lambda: reader.data.count(b"\n") == 2)
+        desk.disk.foreign.truncate(FILE, kept)
+
+        sent = await desk.do(append("k3"), user("three"))
+        await desk.wait_for(lambda: b"three" in reader.data)
+
+        assert sent.ack.first == "0:1"
+        last_reset = len(reader.kinds) - 1 - reader.kinds[::-1].index("Reset")
+        assert b"".join(block or b"" for _, block in reader.events[last_reset:]) == desk.file()
 
 
 # --- bounds --------------------------------------------------------------------------------------
