@@ -6,12 +6,15 @@ from typing import cast
 import anyio.lowlevel
 import pytest
 
-from stenod_cluster import stream_identity
 from stenod_cluster.journal import ForeignStream
-from stenod_cluster.nats_connection import Connection
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.stream_identity import StreamIdentity
 from stenod_cluster.trust import Trust
+
+pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
+
+from stenod_cluster import stream_identity
+from stenod_cluster.nats_connection import Connection
+from stenod_cluster.stream_identity import StreamIdentity
 
 
 def test_one_answer_is_enough_for_messages_that_were_stored_before_the_question(
