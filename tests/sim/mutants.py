@@ -344,7 +344,8 @@ def _feed_with_old_parts(self: JournalReplay, kind: str, body: bytes) -> Any:
     return [] if kind == Kind.OWN else _feed(self, kind, body)
 
 
-def _holds_by_size(self: Mirror, manifest: Any) -> bool:
+def _holds_by_size(self: Mirror, manifest: Any, mark: Any) -> bool:
+    del mark
     names = mirror._lasting_names(manifest)
     found = {name: self._disk.stat_name(self._folder, name) for name in names}
     return all(
@@ -639,7 +640,7 @@ MUTANTS = {
         [(JournalReplay, "feed", _feed_with_old_parts)], {"hosts": 0}
     ),
     "a place in the journal that is believed unchecked": Mutant(
-        [(Mirror, "_holds", _holds_by_size)], {"hosts": 0}
+        [(Mirror, "_holds", _holds_by_size)], {"hosts": 21}
     ),
     "a collection that no fork holds": Mutant(
         [(Holds, "_held", _held_by_itself), (Holds, "_is_held_by_fork", _never)], {"hosts": 6}
