@@ -12,6 +12,7 @@ from stenod_cluster import limits
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 from support.simulated_disk import Moment, ProcessKilled, SimulatedDisk
+from support.whole_sessions import TREE
 
 Files = Mapping[str, bytes]
 
@@ -81,9 +82,6 @@ def test_what_is_kept_beside_a_long_name_is_kept_where_it_can_be_found(
     paths.split_session(name)
     (kept,) = Path(two.tree, session, "quarantine").iterdir()
     assert kept.read_bytes() == B
-
-
-TREE = "/root/sessions"
 
 
 def differing() -> tuple[MemoryStream, SimulatedDisk, Host]:
