@@ -97,7 +97,7 @@ async def until_heard(
             return await ask(min(left_s, limits.RESEND_S))
         except NotConnectedError as error:
             reason = str(error)
-            await connection.wait_connected(left_s)
+            await connection.wait_trusted(left_s)
             continue
         except NoRespondersError:
             reason = without_responders

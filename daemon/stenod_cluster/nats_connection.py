@@ -118,7 +118,7 @@ class Connection:
     Args:
         options: the servers, and what they ask for.
         name: the name of this client on the servers.
-        prepare: runs for as long as a connection lasts, from before anything is sent.
+        prepare: runs for as long as a connection lasts, and alone uses it until it calls `trust`.
 
     Raises:
         OSError: a file that the options name cannot be used.
@@ -147,6 +147,7 @@ class Connection:
         self._preparing: asyncio.Task[None] | None = None
         self._posted: set[asyncio.Task[None]] = set()
         self._connected = asyncio.Event()
+        self._trusted = asyncio.Event()
         self._lost = asyncio.Event()
         self._ended = asyncio.Event()
         self._is_closed = False
@@ -163,6 +164,11 @@ class Connection:
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._is_closed
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether this connection leads to the right stream: nobody but `prepare` uses another."""
+        return self._trusted.is_set()
 
     @property
     def trouble(self) -> str:
@@ -230,6 +236,20 @@ class Connection:
                 await self._connected.wait()
         return self._client is not None and not self._is_closed
 
+    def trust(self) -> None:
+        """Let all use the connection."""
+        self._trusted.set()
+
+    def distrust(self) -> None:
+        """Let `prepare` alone use the connection."""
+        self._trusted.clear()
+
+    async def wait_trusted(self, wait_s: float) -> None:
+        """Wait until others than `prepare` may use a connection."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._trusted.wait()
+
     async def request(
         self, subject: str, body: bytes, wait_s: float, headers: dict[str, str] | None = None
     ) -> Reply:
@@ -260,6 +280,7 @@ class Connection:
             headers: its headers.
         """
         client = self._client_for(body)
+        self._check_trusted()
         token = str(next(self._tokens))
         try:
             # A server that reads no more blocks what is sent, too, when the buffers are full.
@@ -278,6 +299,7 @@ class Connection:
         """Send a message that nobody answers, if there is a connection."""
         with suppress(NotConnectedError, UnansweredError, OSError):
             client = self._client_for(body)
+            self._check_trusted()
             async with asyncio.timeout(limits.RESEND_S):
                 await self._send(client, subject, body, "", headers)
 
@@ -313,6 +335,11 @@ class Connection:
                 f" {len(body)}: set max_payload of all servers to 1MB or more",
             )
         return client
+
+    def _check_trusted(self) -> None:
+        # What an old copy of the stream says of a name would move or remove the files here.
+        if not self.is_trusted and asyncio.current_task() is not self._preparing:
+            raise NotConnectedError(self._trouble)
 
     async def _send(
         self,
@@ -382,6 +409,7 @@ class Connection:
         self._trouble = "the connection to the cluster was closed"
         self._ended.set()
         self._connected.set()
+        self._trusted.set()
         if self._client is not None:
             self._lose(self._client, self._trouble)
 
@@ -467,6 +495,7 @@ class Connection:
         self._client, self._inbox = client, inbox
         self._lost.clear()
         self._connected.set()
+        self.distrust()
         self._end_preparing()
         self._preparing = self._track(self._prepare())
 
@@ -498,8 +527,10 @@ class Connection:
             return
         self._client = None
         self._connected.clear()
+        self.distrust()
         if self._is_closed:
             self._connected.set()
+            self._trusted.set()
         if self._heard_error is None:
             self._trouble = why
         for answers in self._waiting.values():

@@ -97,7 +97,6 @@ class NatsJournal:
         self._suspected_at: float | None = None
         self._look_again = asyncio.Event()
         self._refusal: OSError | None = None
-        self._is_prepared = False
         self._setup_trouble = ""
         self._connection = Connection(options, name, self._prepare)
         self._identity = StreamIdentity(self._connection, options, trust)
@@ -226,7 +225,7 @@ class NatsJournal:
         with suppress(JournalLost):
             facts = self._connection.call(self._stream_facts(servers))
         connected = self._connection.server or ""
-        trouble = "" if connected and self._is_prepared else self._trouble()
+        trouble = "" if connected and self._connection.is_trusted else self._trouble()
         return msgspec.structs.replace(facts, connected=connected, trouble=trouble)
 
     def _trouble(self) -> str:
@@ -258,6 +257,7 @@ class NatsJournal:
 
     async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns facts about the stream, and the number of messages of each of some subjects."""
+        await self._wait_prepared(limits.MONITOR_S)
         request = {"subjects_filter": subjects}
         info = await api(self._connection, "STREAM.INFO", self._stream, request, limits.MONITOR_S)
         return info, info["state"].get("subjects") or {}
@@ -273,7 +273,7 @@ class NatsJournal:
 
     async def _publish(self, publication: Publication, deadline: float) -> int | OSError:
         try:
-            if not self._is_prepared:
+            if not self._connection.is_trusted:
                 await self._wait_prepared(deadline - asyncio.get_running_loop().time())
             if publication.is_growth:
                 self._check_room(publication)
@@ -357,8 +357,7 @@ class NatsJournal:
         await self._until_heard(send, self._options.publish_s)
 
     async def _taken_from(self, host: str) -> list[Message]:
-        if not self._is_prepared:
-            await self._wait_prepared(limits.MONITOR_S)
+        await self._wait_prepared(limits.MONITOR_S)
         subject = taken_subject(self._options.cluster, host)
         last = await at_leader(self._connection, self._stream, {"last_by_subj": subject})
         sequence = 0 if last is None else last.sequence
@@ -374,6 +373,7 @@ class NatsJournal:
         return found
 
     async def _confirm(self) -> None:
+        await self._wait_prepared(limits.MONITOR_S)
         try:
             info = await api(self._connection, "STREAM.INFO", self._stream, {}, limits.MONITOR_S)
         except Rejected as error:
@@ -519,7 +519,7 @@ class NatsJournal:
     async def _wait_prepared(self, wait_s: float) -> None:
         clock = asyncio.get_running_loop().time
         deadline = clock() + wait_s
-        while not self._is_prepared:
+        while not self._connection.is_trusted:
             if self._refusal is not None:
                 raise _again(self._refusal)
             if clock() >= deadline or self._connection.is_closed:
@@ -550,7 +550,7 @@ class NatsJournal:
             else:
                 self._refusal = self._suspected_at = None
                 self._setup_trouble = ""
-                self._is_prepared = True
+                self._connection.trust()
                 if leader:
                     # From any other server each message goes to this one first.
                     await self._connection.move_to(leader)
@@ -564,12 +564,12 @@ class NatsJournal:
 
     def _refuse(self, error: OSError) -> None:
         self._refusal = error
-        self._is_prepared = False
+        self._connection.distrust()
 
     def _suspect(self, why: str) -> None:
         """Stop publishing at once, and refuse the stream if nothing changes for a while."""
         now = asyncio.get_running_loop().time()
-        self._is_prepared = False
+        self._connection.distrust()
         self._setup_trouble = why
         if self._suspected_at is None:
             self._suspected_at = now

@@ -88,7 +88,7 @@ class Publishing:
             reply = await self._sent(min(left_s, limits.RESEND_S))
         except NotConnectedError as error:
             self._reason = str(error)
-            await self._connection.wait_connected(left_s)
+            await self._connection.wait_trusted(left_s)
         except NoRespondersError:
             if (foreign := self._doubted()) is not None:
                 return self._in_doubt() or foreign

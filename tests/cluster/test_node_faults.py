@@ -1,8 +1,10 @@
 """What the journal keeps while its servers are killed, stopped and started again."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -17,12 +19,16 @@ pytest.importorskip("nats", reason="real NATS servers need the extra: pip instal
 from stenod_cluster import limits, nats_connection
 from stenod_cluster.jetstream import api
 from stenod_cluster.nats_journal import NatsJournal
+from stenod_cluster.stream_identity import Suspicion
 
 STORED_S = 90.0
 """Time in which writers store some messages: longer than that of one publication, which fails."""
 
 SOON_S = 1.5
 """Deadline of a publication that a test lets fail."""
+
+LATER_S = 10.0
+"""Deadline of a question that a test lets go on over another connection."""
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 
@@ -146,9 +152,11 @@ def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) ->
         with given_up_after(journal, SOON_S):
             [found] = journal.publish([Publication("s", 2, ANN, Kind.CHANGE, b"")])
         assert isinstance(found, OSError)
-        last = journal.last("s")
-        assert last is not None
-        assert last.kind is Kind.OWN
+        # Behind a new connection nobody says which stream it is.
+        with given_up_after(journal, SOON_S), suppress(JournalLost):
+            last = journal.last("s")
+            assert last is not None
+            assert last.kind is Kind.OWN
         return found
 
     assert isinstance(_without_majority(frail_nodes, act), InDoubt | JournalLost)
@@ -198,6 +206,71 @@ def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster
     found = _without_majority(frail_nodes, act)
     assert isinstance(found, JournalLost)
     assert "no NATS server listens at 127.0.0.1" in str(found.strerror)
+
+
+def test_nobody_reads_over_a_new_connection_before_its_stream_is_known(
+    one_node: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with joined(options(one_node), "ann") as journal:
+        journal.wait_ready(READY_S)
+        [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
+        assert isinstance(first, int)
+        is_looking, may_look, check = threading.Event(), asyncio.Event(), journal._identity.check
+
+        async def check_late() -> dict[str, Any]:
+            is_looking.set()
+            await may_look.wait()
+            return await check()
+
+        monkeypatch.setattr(journal._identity, "check", check_late)
+        one_node.nodes[0].kill()
+        one_node.nodes[0].start()
+        assert is_looking.wait(READY_S)
+        with given_up_after(journal, SOON_S):
+            for ask in (
+                lambda: journal.last("s"),
+                lambda: journal.last("s", at_leader=True),
+                lambda: journal.last_of(["s"]),
+                lambda: list(journal.read("s", 0, first)),
+                journal.names,
+                journal.confirm,
+                lambda: journal.purge("s", first),
+            ):
+                with pytest.raises(JournalLost):
+                    ask()
+            [found] = journal.publish([Publication("s", first, ANN, Kind.CHANGE, b"")])
+            assert isinstance(found, JournalLost)
+
+        async def look() -> None:
+            may_look.set()
+
+        journal._connection.post(look)
+        wait_until(lambda: is_confirmed(journal), "the stream is known, and nobody reads it")
+        last = journal.last("s")
+        assert last is not None
+        assert last.sequence == first
+
+
+def test_what_began_before_a_connection_ended_does_not_go_on_over_an_unknown_stream(
+    one_node: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with joined(options(one_node), "ann") as journal:
+        journal.wait_ready(READY_S)
+        [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
+        assert isinstance(first, int)
+        monkeypatch.setattr(journal._identity, "check", _refuse)
+        one_node.nodes[0].stop()
+        with ThreadPoolExecutor(1) as threads, given_up_after(journal, LATER_S):
+            asking = threads.submit(journal.last, "s")
+            wait_until(lambda: bool(journal._connection._waiting), "nothing was asked")
+            one_node.nodes[0].kill()
+            one_node.nodes[0].start()
+            with pytest.raises(JournalLost):
+                asking.result(READY_S)
+
+
+async def _refuse() -> dict[str, Any]:
+    raise Suspicion("it is an old copy")
 
 
 def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
