@@ -206,10 +206,13 @@ class Copies:
                 found = self._identity(folder)
                 if there is not None and found in {None, there}:
                     return False
-                if self._is_refused(folder):
-                    take_out(self._disk, folder)
-                elif found is None and self._is_newer(folder, name):
+                is_refused = self._is_refused(folder)
+                if not is_refused and found is None and self._is_newer(folder, name):
                     return True
+                # A stream that was made again says of every session that it is gone.
+                self._journal.confirm()
+                if is_refused:
+                    take_out(self._disk, folder)
                 elif found is None or (name is None and self._journal.last(found) is None):
                     found = self._compared(path, folder, name)
         except FileNotFoundError:

@@ -19,7 +19,7 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from stenod_cluster.journal import JournalLost, Kind
+from stenod_cluster.journal import ForeignStream, JournalLost, Kind
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
@@ -576,6 +576,30 @@ def test_a_session_whose_creation_was_refused_leaves_nothing_to_join(
     before.restore(stream, one)
     assert one.ownership.acquire("s") is None
     assert list(one.ownership.copies.here()) == []
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_nothing_leaves_its_place_because_of_what_another_stream_says(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, *, is_deleted: bool
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    if is_deleted:
+        ClusterCommands(one).delete("s", "k", 1000.0)
+        before = Copied(stream)
+        ClusterCommands(one).undelete("s", "l", 1000.0)
+    one.ownership.forget("s")
+    # The look at the stream comes later.
+    stream._messages = before._messages
+
+    def confirm() -> None:
+        raise ForeignStream(None, "it was made again")
+
+    monkeypatch.setattr(one.ownership.journal, "confirm", confirm)
+    for use in (one.ownership.acquire, one.ownership.tidy):
+        with pytest.raises(ForeignStream):
+            use("s")
+    assert Path(one.tree, "s", "context.jsonl").read_bytes() == line("1")
 
 
 def test_a_copy_that_was_left_goes_when_its_session_joins_under_another_name(
