@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from steno_protocol import paths
@@ -18,6 +18,7 @@ from stenod.store.disk import Disk
 from stenod_cluster import limits
 from stenod_cluster.journal import ForeignMessage, Journal, Kind, Message, subject_of_name
 from stenod_cluster.mirror import (
+    Mark,
     is_name,
     is_uncompared,
     put_aside,
@@ -26,6 +27,18 @@ from stenod_cluster.mirror import (
     session_files,
     take_out,
 )
+
+
+class Unjoined(NamedTuple):
+    """The files of a folder that the journal never had.
+
+    Attributes:
+        names: their names.
+        mark: the mark beside them.
+    """
+
+    names: list[str]
+    mark: Mark | None
 
 
 class Copies:
@@ -59,7 +72,7 @@ class Copies:
         self._is_used_below = is_used_below
         self._compare = compare
         self._keep = keep
-        self._opening: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -81,6 +94,11 @@ class Copies:
                 return self._disk.stat_name(handle, paths.CONTEXT) is not None
         except OSError:
             return False
+
+    def mark(self, path: str) -> Mark | None:
+        """Read the mark of the folder at a path; None if there is none of this root."""
+        with self.opened(path) as folder:
+            return read_mark(self._disk, folder, self._host)
 
     def is_uncompared(self, path: str) -> bool:
         """Whether this disk has files at a path that were never compared with this stream."""
@@ -156,20 +174,28 @@ class Copies:
         """
         there = [path for path in self.here(above) if path != above]
         for start in range(0, len(there), limits.READ_TOGETHER_MAX):
-            part = there[start : start + limits.READ_TOGETHER_MAX]
-            names = self._journal.last_of([subject_of_name(path) for path in part])
-            for path, name in zip(part, names, strict=True):
-                if not isinstance(name, ForeignMessage) and self._is_stale(path, name):
+            # Without a mark they are no copies.
+            marks = dict(self._marks(there[start : start + limits.READ_TOGETHER_MAX]))
+            names = self._journal.last_of([subject_of_name(path) for path in marks])
+            for (path, mark), name in zip(marks.items(), names, strict=True):
+                if not isinstance(name, ForeignMessage) and self._is_stale(mark, name):
                     yield path
 
-    def _is_stale(self, path: str, name: Message | None) -> bool:
-        with suppress(OSError), self.opened(path) as folder:
-            found, there = self._identity(folder), _leads_to(name)
+    def _marks(self, there: Iterable[str]) -> Iterator[tuple[str, Mark]]:
+        for path in there:
+            with suppress(OSError):
+                mark = self.mark(path)
+                if mark is not None:
+                    yield path, mark
+
+    def _is_stale(self, mark: Mark, name: Message | None) -> bool:
+        there = _leads_to(name)
+        with suppress(OSError):
+            found = self._identity(mark)
             if found is not None:
                 return found != there
             # Its files are from the stream of before, and joined by another host.
-            is_copy = read_mark(self._disk, folder, self._host) is not None
-            return is_copy and there is None and not self._is_newer(folder, name)
+            return there is None and not self._is_newer(mark, name)
         return False
 
     @contextmanager
@@ -178,7 +204,12 @@ class Copies:
         with self._lock_of(path):
             yield
 
-    def make_room(self, path: str, name: Message | None) -> bool:
+    def marking(self, path: str) -> threading.Lock:
+        """Return what is held while the mark at a path is looked at and saved."""
+        # No name begins like this.
+        return self._lock_of(f"/{path}")
+
+    def make_room(self, path: str, name: Message | None) -> Unjoined | None:
         """Put away what is at a name and is not its session; `alone` with the name.
 
         Args:
@@ -186,29 +217,31 @@ class Copies:
             name: its last message.
 
         Returns:
-            Whether the folder has files that the journal never had.
+            What the folder has, if the journal never had it.
         """
-        is_unjoined = self._put_away(path, name)
-        if not is_unjoined and _leads_to(name) is None and not self._is_used_below(path):
+        unjoined = self._put_away(path, name)
+        if unjoined is None and _leads_to(name) is None and not self._is_used_below(path):
             self._put_away_all(self.stale(path))
         if name is not None and name.kind is Kind.NAME and name.label.other:
             with self._free(name.label.other) as is_free:
                 if is_free:
                     self._move(name.label.other, path, name.label.identity)
-        return is_unjoined
+        return unjoined
 
-    def _put_away(self, path: str, name: Message | None) -> bool:
+    def _put_away(self, path: str, name: Message | None) -> Unjoined | None:
         there = _leads_to(name)
         try:
             with self.opened(path) as folder:
-                if not session_files(self._disk, folder):
-                    return False
-                found = self._identity(folder)
+                files = session_files(self._disk, folder)
+                if not files:
+                    return None
+                mark = read_mark(self._disk, folder, self._host)
+                found = self._identity(mark)
                 if there is not None and found in {None, there}:
-                    return False
-                is_refused = self._is_refused(folder)
-                if not is_refused and found is None and self._is_newer(folder, name):
-                    return True
+                    return None
+                is_refused = self._is_refused(folder, files, mark)
+                if not is_refused and found is None and self._is_newer(mark, name):
+                    return Unjoined(files, mark)
                 # A stream that was made again says of every session that it is gone.
                 self._journal.confirm()
                 if is_refused:
@@ -216,13 +249,13 @@ class Copies:
                 elif found is None or (name is None and self._journal.last(found) is None):
                     found = self._compared(path, folder, name)
         except FileNotFoundError:
-            return False
+            return None
         if found is not None and not self._has_gone(path, name, found):
             with self.opened(path) as folder:
                 take_out(self._disk, folder)
         self.remove_empty(path)
         self._remove_empty_above(path)
-        return False
+        return None
 
     def _compared(self, path: str, folder: int, name: Message | None) -> str | None:
         """Compare files with the session that had their name last, and is elsewhere now.
@@ -249,24 +282,23 @@ class Copies:
                 put_aside(self._disk, folder)
         return None
 
-    def _is_refused(self, folder: int) -> bool:
+    def _is_refused(self, folder: int, names: Iterable[str], mark: Mark | None) -> bool:
         """Whether files are those of a creation that was refused because its stream was lost."""
-        mark = read_mark(self._disk, folder, self._host)
         if mark is None or mark.sequence or mark.stream == self._journal.stream():
             return False
-        files = [self._disk.stat_name(folder, name) for name in session_files(self._disk, folder)]
+        files = [self._disk.stat_name(folder, name) for name in names]
         return not any(file is not None and file.size for file in files)
 
     def outlives(self, path: str, gone: Message) -> bool:
         """Whether this disk has a session that an old copy of the stream says to be gone."""
         if gone.sequence < self._journal.began():
-            with suppress(OSError), self.opened(path) as folder:
-                return self._identity(folder) is None and self._is_newer(folder, gone)
+            with suppress(OSError):
+                mark = self.mark(path)
+                return self._identity(mark) is None and self._is_newer(mark, gone)
         return False
 
-    def _is_newer(self, folder: int, name: Message | None) -> bool:
+    def _is_newer(self, mark: Mark | None, name: Message | None) -> bool:
         """Whether files are newer than what the stream, which does not know them, has of a name."""
-        mark = read_mark(self._disk, folder, self._host)
         if name is None:
             return mark is None or not mark.is_left or not self._has_joined(mark.identity)
         # An old copy of the stream says that a session is gone which was restored since.
@@ -285,9 +317,8 @@ class Copies:
                 if is_free:
                     self._put_away(each, self._journal.last(subject_of_name(each)))
 
-    def _identity(self, folder: int) -> str | None:
-        """The session whose files an open folder has, as far as its mark says."""
-        mark = read_mark(self._disk, folder, self._host)
+    def _identity(self, mark: Mark | None) -> str | None:
+        """The session whose files a folder has, as far as its mark says."""
         if mark is None or mark.stream != self._journal.stream():
             return None
         # A new session that was never published is unknown to the journal.
@@ -324,9 +355,8 @@ class Copies:
         above, _, name = source.rpartition("/")
         new_above, _, new_name = goal.rpartition("/")
         with suppress(OSError):
-            with self.opened(source) as folder:
-                if not is_newer and self._identity(folder) != identity:
-                    return False
+            if not is_newer and self._identity(self.mark(source)) != identity:
+                return False
             self.remove_empty(goal, source)
             with self.opened(above) as parent, self.opened(new_above, create=True) as target:
                 if self._disk.stat_name(target, new_name) is not None:
@@ -392,9 +422,9 @@ class Copies:
             if is_free:
                 lock.release()
 
-    def _lock_of(self, path: str) -> threading.Lock:
+    def _lock_of(self, name: str) -> threading.Lock:
         with self._lock:
-            return self._opening.setdefault(path, threading.Lock())
+            return self._locks.setdefault(name, threading.Lock())
 
 
 _KEPT: Final = re.compile(r"(.+)-kept-[1-9][0-9]*")

@@ -6,7 +6,7 @@ last one: whatever a daemon believes to own, only one can continue a session.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EACCES, ENOSPC
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ from stenod_cluster.journal import (
     name_of_subject,
 )
 from stenod_cluster.monitors import ask_monitors
-from stenod_cluster.nats_connection import Connection
+from stenod_cluster.nats_connection import Connection, Reply
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.publishing import Publishing
 from stenod_cluster.stream_identity import StreamIdentity, Suspicion, other_stream
@@ -64,7 +64,7 @@ from stenod_cluster.verdicts import (
     full,
     verdict_of,
 )
-from stenod_cluster.wire import KIND, message_of, owner_headers, sequence_of
+from stenod_cluster.wire import KIND, SUBJECT, message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
 
@@ -421,12 +421,27 @@ class NatsJournal:
         found: list[Message | ForeignMessage | None] = []
         for start in range(0, len(subjects), limits.READ_TOGETHER_MAX):
             part = subjects[start : start + limits.READ_TOGETHER_MAX]
-            found += await asyncio.gather(*(self._last_or_foreign(each) for each in part))
+            there = await self._last_together([self._place(each) for each in part])
+            found += await asyncio.gather(*(self._last_or_foreign(each, there) for each in part))
         return found
 
-    async def _last_or_foreign(self, subject: str) -> Message | ForeignMessage | None:
+    async def _last_together(self, places: Sequence[str]) -> dict[str, Reply]:
+        """Returns the last message of each of some subjects that the replica has, and has room."""
+        request = {"multi_last": places, "batch": len(places), "max_bytes": limits.READ_BATCH_BYTES}
+
+        async def read(_: float) -> dict[str, Reply]:
+            replies = await direct_get_batch(self._connection, self._stream, request)
+            return {reply.headers[SUBJECT]: reply for reply in replies}
+
+        return await self._until_heard(read, self._options.publish_s)
+
+    async def _last_or_foreign(
+        self, subject: str, there: Mapping[str, Reply]
+    ) -> Message | ForeignMessage | None:
         try:
-            return await self._last(subject)
+            if (reply := there.get(self._place(subject))) is not None:
+                return message_of(subject, reply.headers, reply.body)
+            return await self._last_at_leader(subject)
         except ForeignMessage as error:
             return error
 

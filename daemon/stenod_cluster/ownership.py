@@ -23,7 +23,7 @@ from steno_protocol.limits import SESSION_ID_CHARS_MAX, SESSION_SEGMENT_CHARS_MA
 from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
 from stenod_cluster import limits
-from stenod_cluster.copies import Copies
+from stenod_cluster.copies import Copies, Unjoined
 from stenod_cluster.forks import Holds
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
@@ -120,13 +120,11 @@ class Ownership:
             self._keep_beside,
         )  # fmt: skip
         self.opened, self.is_here = self.copies.opened, self.copies.is_here
-        self.alone = self.copies.alone
+        self.alone, self._marking = self.copies.alone, self.copies.marking
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
         self._lock = threading.Lock()
         # The sessions that are being taken over, each with the last note that another daemon did.
         self._taking: dict[str, Message | None] = {}
-        # Held while a mark is looked at and saved.
-        self._marking = threading.RLock()
 
     @property
     def owner(self) -> Owner:
@@ -402,7 +400,7 @@ class Ownership:
 
         The folder may have come back since, and the note says nothing of another stream's files.
         """
-        with self._marking, suppress(OSError):
+        with self._marking(path), suppress(OSError):
             if path in self._taking:
                 self._taking[path] = note
             self._save_left(path, note)
@@ -454,12 +452,12 @@ class Ownership:
 
     def save_mark(self, folder: OwnedFolder) -> None:
         """Save the folder's place in the journal for the next opening, if all is published."""
-        with (
-            self._marking,
-            folder.lock,
-            suppress(FileNotFoundError),
-            self.opened(folder.path) as handle,
-        ):
+        path = folder.path
+        with suppress(FileNotFoundError), self._marking(path), self.opened(path) as handle:
+            self._save_mark(folder, handle)
+
+    def _save_mark(self, folder: OwnedFolder, handle: int) -> None:
+        with folder.lock:
             if not folder.is_published:
                 return
             seen = seen_files(self._disk, handle, folder.manifest)
@@ -521,12 +519,12 @@ class Ownership:
         subject = subject_of_name(path)
         name = self.journal.last(subject)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
-            is_unjoined = self.copies.make_room(path, name)
-            if is_unjoined and name is not None and self._bring_back(path, name):
+            unjoined = self.copies.make_room(path, name)
+            if unjoined and name is not None and self._bring_back(path, name, unjoined.mark):
                 name = self.journal.last(subject)
                 continue
             if name is None or name.kind is Kind.GONE:
-                return self._without_name(path, name, is_unjoined=is_unjoined, create=create)
+                return self._without_name(path, name, unjoined, create=create)
             identity, name_sequence = name.label.identity, name.sequence
             sequence, previous, is_newest = self._own(path, identity, giver)
             # What owns the session is stored behind all that a former owner did to its name.
@@ -538,7 +536,7 @@ class Ownership:
         with self.opened(path, create=True) as handle:
             made = self._mirror(handle, path, identity, sequence).make()
         if made is None:
-            self._check_newest(path)
+            self._check_newest(path, self.copies.mark(path))
             return self._shipped(path, identity, sequence, name_sequence, previous)
         if not made.manifest.names and not create:
             return None
@@ -565,17 +563,18 @@ class Ownership:
             self._note_here(folder)
         for host in sorted(others):
             self.journal.note_taken(folder.path, host, self.owner, Kind.CHANGE)
+        path = folder.path
         # Behind the notes: an opening that dies before them reads the same messages once more.
-        with self._marking:
+        with suppress(FileNotFoundError), self._marking(path), self.opened(path) as handle:
             self._check_taking(folder)
-            self.save_mark(folder)
+            self._save_mark(folder, handle)
         if others:
             self.hosts.tell_taken(folder.path, others)
 
     def _note_here(self, folder: OwnedFolder) -> None:
         """Note on this disk that it has the newest files, before another host notes it."""
         path = folder.path
-        with self._marking, suppress(FileNotFoundError), self.opened(path) as handle:
+        with suppress(FileNotFoundError), self._marking(path), self.opened(path) as handle:
             self._check_taking(folder)
             mark = read_mark(self._disk, handle, self.owner.host)
             if mark is not None and mark.is_left:
@@ -588,34 +587,33 @@ class Ownership:
             raise held(folder.path, note.owner)
 
     def _without_name(
-        self, path: str, name: Message | None, *, is_unjoined: bool, create: bool
+        self, path: str, name: Message | None, unjoined: Unjoined | None, *, create: bool
     ) -> OwnedFolder | None:
         """Own a name that leads to nothing: with the files that the journal never had, or none."""
-        if not is_unjoined and not create:
-            return None
-        if not is_unjoined:
-            self.check_new(path)
-        identity = ""
-        if is_unjoined:
-            self._check_newest(path)
-            identity = self._former_identity(path)
-        folder = self.begin(path, 0 if name is None else name.sequence, identity)
-        if is_unjoined:
+        sequence = 0 if name is None else name.sequence
+        if unjoined is not None:
+            self._check_newest(path, unjoined.mark)
+            folder = self.begin(path, sequence, self._former_identity(unjoined.mark))
             with folder.publishing, self.opened(path) as handle:
-                folder.note_names(self._disk, handle, session_files(self._disk, handle))
+                folder.note_names(self._disk, handle, unjoined.names)
                 raise_first(ship(self.journal, [folder]))
-            self.save_mark(folder)
-        else:
+                with suppress(FileNotFoundError), self._marking(path):
+                    self._save_mark(folder, handle)
+        elif create:
+            self.check_new(path)
+            folder = self.begin(path, sequence)
             # The files may come later, with another folder.
             with suppress(FileNotFoundError), self.opened(path) as handle:
                 save_first_mark(
                     self._disk, handle, self.owner.host, folder.identity, self.journal.stream()
                 )
-        folder.is_mark_due = not is_unjoined
+            folder.is_mark_due = True
+        else:
+            return None
         self._keep(folder)
         return folder
 
-    def _bring_back(self, path: str, gone: Message) -> bool:
+    def _bring_back(self, path: str, gone: Message, mark: Mark | None) -> bool:
         """Give a session the name again that it got back since the old copy of the stream.
 
         Returns:
@@ -623,12 +621,11 @@ class Ownership:
         """
         identity, place = gone.label
         there = self.journal.last(subject_of_name(place)) if place else None
-        mark = self._mark(path)
         if mark is None or there is None or there.kind is not Kind.NAME:
             return False
         if not mark.identity == identity == there.label.identity:
             return False
-        self._check_newest(path)
+        self._check_newest(path, mark)
         left = Publication(
             subject_of_name(place), there.sequence, self.owner, Kind.GONE,
             Label(identity, path).body(),
@@ -646,16 +643,11 @@ class Ownership:
             raise JournalLost(None, error.strerror) from None
         return True
 
-    def _former_identity(self, path: str) -> str:
+    def _former_identity(self, mark: Mark | None) -> str:
         """The identity that a session had in another stream, by which hosts with a copy know it."""
-        mark = self._mark(path)
         if mark is None or not mark.identity or self.journal.last(mark.identity) is not None:
             return ""
         return mark.identity
-
-    def _mark(self, path: str) -> Mark | None:
-        with self.opened(path) as handle:
-            return read_mark(self._disk, handle, self.owner.host)
 
     def _shipped(
         self, path: str, identity: str, sequence: int, name_sequence: int, previous: Message | None
@@ -686,13 +678,12 @@ class Ownership:
                 session=path,
             )
 
-    def _check_newest(self, path: str) -> None:
+    def _check_newest(self, path: str, mark: Mark | None) -> None:
         """Refuse to bring an old copy into a new stream, where it would hide the newest one.
 
         Raises:
             BadRequest: another daemon took the folder over in the stream before.
         """
-        mark = self._mark(path)
         if mark is None or mark.stream == self.journal.stream():
             return
         if not mark.sequence:
@@ -777,15 +768,15 @@ class Ownership:
         """
         if not self.copies.is_uncompared(path):
             return False
-        mark = self._mark(path)
+        mark = self.copies.mark(path)
         since = self.journal.read(identity, self.journal.began(), last.sequence)
         is_same = mark is not None and mark.sequence and mark.identity == identity
         if is_same and all(each.kind is Kind.OWN for each in since):
-            self._check_newest(path)
+            self._check_newest(path, mark)
             return True
         if last.owner.host == self.owner.host or self._follow(path, identity, last):
             return False
-        self._check_newest(path)
+        self._check_newest(path, mark)
         return True
 
     def _check_free(self, path: str, last: Message) -> None:
