@@ -149,15 +149,15 @@ class Holds:
         What the session itself needs, if that is known, is then stored later and behind the fork's
         position. The list of all forks takes as long as they are many.
         """
-        oldest = _PATTERN.fullmatch(self._journal.oldest_name(f"{HELD}/{identity}") or "")
-        return oldest is not None and oldest[3] != identity
+        oldest = self._named(f"{HELD}/{identity}", oldest=True)
+        return any(hold.holder != identity for _, hold in oldest)
 
     def _held(self, identity: str) -> list[_Hold]:
         return [hold for _, hold in self._named(f"{HELD}/{identity}")]
 
-    def _named(self, above: str) -> list[tuple[str, _Hold]]:
+    def _named(self, above: str, *, oldest: bool = False) -> list[tuple[str, _Hold]]:
         """The sessions that are held, and the holds, by the names below one."""
-        found = map(_PATTERN.fullmatch, self._journal.names(above))
+        found = map(_PATTERN.fullmatch, self._journal.names(above, oldest=oldest))
         return [(each[1], _Hold(int(each[2]), each[3])) for each in found if each]
 
     def _base(self, identity: str) -> Label:

@@ -10,7 +10,9 @@ They block, and may be called from any thread but that of the daemon's event loo
 them; there `publish_on_loop` is awaited.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from errno import EBADMSG
 from typing import Final, NamedTuple, Protocol
@@ -101,12 +103,18 @@ class Message(msgspec.Struct, frozen=True):
         return Label(identity, other)
 
 
+UNFENCED: Final = -1
+"""Where a message may come behind any other."""
+
+
 class Publication(msgspec.Struct, frozen=True):
     """A message to publish.
 
     Attributes:
-        subject: the identity of a session, or a name as `subject_of_name` gives it.
-        after: the sequence of the subject's last message, 0 if there is none: the fence.
+        subject: the identity of a session, a name as `subject_of_name` gives it, or the notes for a
+            host as `subject_of_notes` does.
+        after: the sequence of the subject's last message, 0 if there is none: the fence. Notes have
+            none, but `UNFENCED`.
         owner: who publishes it.
         kind: what it is.
         body: its content, at most `limits.JOURNAL_BODY_BYTES_MAX` bytes.
@@ -132,6 +140,7 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 _NAME: Final = "@"
+_NOTES: Final = "!"
 
 
 HELD: Final = ".held"
@@ -147,8 +156,18 @@ def subject_of_name(path: str) -> str:
 
 
 def name_of_subject(subject: str) -> str | None:
-    """Return the name that a subject is of; None for that of a session."""
+    """Return the name that a subject is of; None for others."""
     return subject[1:] if subject.startswith(_NAME) else None
+
+
+def subject_of_notes(host: str) -> str:
+    """Return the subject of the notes for a host, which no identity is like."""
+    return f"{_NOTES}{host}"
+
+
+def host_of_notes(subject: str) -> str | None:
+    """Return the host for which a subject has notes; None for others."""
+    return subject[1:] if subject.startswith(_NOTES) else None
 
 
 class Fenced(DiskRefused):
@@ -264,9 +283,23 @@ class Peer(msgspec.Struct, frozen=True):
     heard_s: float
 
 
-class Journal(Protocol):
-    """The messages of all sessions and names."""
+class Marker(NamedTuple):
+    """What tells a stream from another one.
 
+    Attributes:
+        stream: the identity of the stream: sequences of others mean nothing.
+        began: the sequence from which on it has that. An earlier message is from an old copy, and
+            later ones of its session may be lost.
+    """
+
+    stream: str
+    began: int
+
+
+class Journal(Protocol):
+    """The messages of all sessions and names: eight methods of an engine, and what they give."""
+
+    @abstractmethod
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """Publish several messages, all at the same time; each may be the last one of a batch.
 
@@ -279,27 +312,109 @@ class Journal(Protocol):
         """
         ...
 
+    @abstractmethod
     async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """As `publish`, on the event loop."""
         ...
 
-    def stream(self) -> str:
-        """Returns the identity of the stream: sequences of others mean nothing.
+    @abstractmethod
+    def marker(self) -> Marker:
+        """Returns what tells the stream from others.
 
         Raises:
             JournalLost: no server was reached yet.
         """
         ...
+
+    @abstractmethod
+    def confirm(self) -> None:
+        """Check that a majority of the servers can hear each other.
+
+        Raises:
+            JournalLost: it cannot, or nobody says so.
+        """
+        ...
+
+    @abstractmethod
+    def last_of(
+        self, subjects: Sequence[str], *, at_leader: bool = False
+    ) -> list[Message | ForeignMessage | None]:
+        """Returns the last message of each of several subjects; None if one has none.
+
+        A message of another program is returned as its error: it concerns its own subject alone.
+
+        Args:
+            subjects: those of sessions, names or notes.
+            at_leader: no message may be older than the last one; otherwise only `publish` decides.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    @abstractmethod
+    def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
+        """Returns a subject's messages from behind `after` up to `last`, in order, all of them.
+
+        Raises:
+            JournalLost: not all of them came before the deadline.
+        """
+        ...
+
+    @abstractmethod
+    def names(self, above: str | None = None, *, oldest: bool = False) -> list[str]:
+        """Returns the names with messages, also those that lead to nothing any more.
+
+        Args:
+            above: only names below this one, which is needed with `oldest`.
+            oldest: only the name whose first message is the oldest, which is quicker.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    @abstractmethod
+    def purge(self, subject: str, before: int, after: int = 0) -> None:
+        """Remove a subject's messages with a sequence below `before`.
+
+        Args:
+            subject: that of a session, or of a name.
+            before: the first one that stays; one that the subject has if `after` is given.
+            after: these and those before it stay. The newest are removed first, so that what is
+                left behind `after` is a beginning whenever it ends.
+
+        Raises:
+            OSError: some or none were removed.
+        """
+        ...
+
+    # --- what these give --------------------------------------------------------------------------
+
+    def stream(self) -> str:
+        """Returns the identity of the stream; raises as `marker`."""
+        return self.marker().stream
 
     def began(self) -> int:
-        """Returns the sequence from which on the stream has its identity.
+        """Returns the sequence from which on the stream has its identity; raises as `marker`."""
+        return self.marker().began
 
-        An earlier message is from an old copy, and later ones of its session may be lost.
+    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
+        """Returns a subject's last message, of a session perhaps an older one; None without one.
+
+        Args:
+            subject: that of a session, a name or notes.
+            at_leader: that of a session may not be an older one, either.
 
         Raises:
-            JournalLost: no server was reached yet.
+            JournalLost: no server answered.
+            ForeignMessage: another program published it.
         """
-        ...
+        is_newest = at_leader or name_of_subject(subject) is not None
+        [found] = self.last_of([subject], at_leader=is_newest)
+        if isinstance(found, ForeignMessage):
+            raise found
+        return found
 
     def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         """Leave a note for a host of which a daemon takes a session over.
@@ -315,86 +430,34 @@ class Journal(Protocol):
 
         Raises:
             JournalLost: nobody says that a majority has it.
+            OSError: as `publish`.
         """
-        ...
+        body = name.encode(errors="surrogateescape")
+        try:
+            published(self, Publication(subject_of_notes(host), UNFENCED, owner, kind, body))
+        except InDoubt as error:
+            # A second note does no harm.
+            raise JournalLost(None, error.strerror) from None
 
-    def taken_from(self, host: str) -> list[Message]:
+    def taken_from(self, host: str, after: int) -> list[Message]:
         """Returns the new notes for a host, whose bodies are names, and whose owners take them.
+
+        Args:
+            host: the host.
+            after: the last note that was read before.
 
         Raises:
             JournalLost: no majority of the servers says that there are no others.
         """
-        ...
-
-    def confirm(self) -> None:
-        """Check that a majority of the servers can hear each other.
-
-        Raises:
-            JournalLost: it cannot, or nobody says so.
-        """
-        ...
-
-    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
-        """Returns a subject's last message; None if it has none.
-
-        Args:
-            subject: that of a session, or of a name.
-            at_leader: the message of a session may not be an older one than the last, either;
-                otherwise only `publish` decides.
-
-        Raises:
-            JournalLost: no server answered.
-            ForeignMessage: another program published it.
-        """
-        ...
-
-    def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
-        """Returns the last message of each of several subjects, perhaps an older one.
-
-        A message of another program is returned as its error: it concerns its own subject alone.
-        """
-        ...
-
-    def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
-        """Returns a subject's messages from behind `after` up to `last`, in order, all of them.
-
-        Raises:
-            JournalLost: not all of them came before the deadline.
-        """
-        ...
-
-    def names(self, above: str | None = None) -> list[str]:
-        """Returns the names with messages, also those that lead to nothing any more.
-
-        Args:
-            above: only names below this one.
-
-        Raises:
-            JournalLost: no server answered.
-        """
-        ...
-
-    def oldest_name(self, above: str) -> str | None:
-        """Returns the name below one whose first message is the oldest; None if there is no name.
-
-        Raises:
-            JournalLost: no server answered.
-        """
-        ...
-
-    def purge(self, subject: str, before: int, after: int = 0) -> None:
-        """Remove a subject's messages with a sequence below `before`.
-
-        Args:
-            subject: that of a session, or of a name.
-            before: the first one that stays; one that the subject has if `after` is given.
-            after: these and those before it stay. The newest are removed first, so that what is
-                left behind `after` is a beginning whenever it ends.
-
-        Raises:
-            OSError: some or none were removed.
-        """
-        ...
+        subject = subject_of_notes(host)
+        last = self.last(subject, at_leader=True)
+        is_new = last is not None and last.sequence > after
+        found = list(self.read(subject, after, last.sequence)) if last and is_new else []
+        self.confirm()
+        if found:
+            with suppress(OSError):
+                self.purge(subject, found[-1].sequence + 1)
+        return found
 
 
 class Announcements(Protocol):

@@ -6,7 +6,7 @@ last one: whatever a daemon believes to own, only one can continue a session.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EACCES, ENOSPC
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from stenod_cluster.jetstream import (
     Rejected,
     api,
     at_leader,
-    direct_get,
     direct_get_batch,
     until_heard,
 )
@@ -31,12 +30,12 @@ from stenod_cluster.journal import (
     ForeignMessage,
     ForeignStream,
     InDoubt,
+    Journal,
     JournalLost,
-    Kind,
+    Marker,
     Message,
     Owner,
     Publication,
-    name_of_subject,
 )
 from stenod_cluster.monitors import ask_monitors
 from stenod_cluster.nats_connection import Connection, Reply
@@ -50,26 +49,20 @@ from stenod_cluster.subjects import (
     sessions_subjects,
     stream_name,
     subject_of,
-    taken_subject,
     topic_of,
     topic_subject,
 )
 from stenod_cluster.trust import Own, Trust
 from stenod_cluster.verdicts import (
     SEQUENCE_NOT_FOUND,
-    Again,
-    Refused,
-    Stored,
-    WrongSequence,
     full,
-    verdict_of,
 )
-from stenod_cluster.wire import KIND, SUBJECT, message_of, owner_headers, sequence_of
+from stenod_cluster.wire import SUBJECT, message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
 
 
-class NatsJournal:
+class NatsJournal(Journal):
     """The messages of all sessions and names in the stream of a cluster. Implements `Journal`.
 
     It connects by itself and for as long as it takes, so that a daemon can start without a server;
@@ -92,8 +85,6 @@ class NatsJournal:
         self._stream = stream_name(options.cluster)
         # Bytes that a stream with a limit has left, as of the last look.
         self._room: int | None = None
-        # The last note for this host that was read.
-        self._noted = 0
         self._suspected_at: float | None = None
         self._look_again = asyncio.Event()
         self._refusal: OSError | None = None
@@ -127,16 +118,11 @@ class NatsJournal:
             # It was closed meanwhile, and what had been sent may be stored.
             return [InDoubt(None, str(error.strerror)) for _ in publications]
 
-    def stream(self) -> str:
-        """Returns the identity of the stream; see `Journal`."""
+    def marker(self) -> Marker:
+        """Returns what tells the stream from others; see `Journal`."""
         if not self._identity.identity:
             self.wait_ready(self._options.publish_s)
-        return self._identity.identity
-
-    def began(self) -> int:
-        """Returns the sequence from which on the stream has its identity; see `Journal`."""
-        self.stream()
-        return self._identity.began
+        return Marker(self._identity.identity, self._identity.began)
 
     @property
     def is_joining(self) -> bool:
@@ -147,27 +133,15 @@ class NatsJournal:
         """Remember that this root's daemon serves; see `Engine`."""
         self._connection.call(self._identity.note_serving())
 
-    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
-        """Leave a note for a host that loses a session; see `Journal`."""
-        self._connection.call(self._note_taken(name, host, owner, kind))
-
-    def taken_from(self, host: str) -> list[Message]:
-        """Returns the new notes for a host; see `Journal`."""
-        return self._connection.call(self._taken_from(host))
-
     def confirm(self) -> None:
         """Check that a majority of the servers can hear each other; see `Journal`."""
         self._connection.call(self._confirm())
 
-    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
-        """Returns a subject's last message, of a session perhaps an older one; see `Journal`."""
-        if at_leader or name_of_subject(subject) is not None:
-            return self._connection.call(self._last_at_leader(subject))
-        return self._connection.call(self._last(subject))
-
-    def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
+    def last_of(
+        self, subjects: Sequence[str], *, at_leader: bool = False
+    ) -> list[Message | ForeignMessage | None]:
         """Returns the last message of each of several subjects; see `Journal`."""
-        return self._connection.call(self._last_of(subjects))
+        return self._connection.call(self._last_of(subjects, at_leader=at_leader))
 
     def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """Returns a subject's messages from behind `after` up to `last`; see `Journal`."""
@@ -177,14 +151,13 @@ class NatsJournal:
                 at = message.sequence
                 yield message
 
-    def names(self, above: str | None = None) -> list[str]:
+    def names(self, above: str | None = None, *, oldest: bool = False) -> list[str]:
         """Returns the names with messages; see `Journal`."""
         subjects = names_subjects(self._options.cluster, above)
+        if oldest:
+            found = self._connection.call(self._at_leader({"next_by_subj": subjects}))
+            return [] if found is None else [path_of(found.subject)]
         return list(self._connection.call(self._counts(subjects)))
-
-    def oldest_name(self, above: str) -> str | None:
-        """Returns the name with the oldest first message below one; see `Journal`."""
-        return self._connection.call(self._oldest_name(above))
 
     def counts(self) -> dict[str, int]:
         """Returns the number of messages of each session; see `Journal`."""
@@ -337,41 +310,6 @@ class NatsJournal:
         self._look_again.set()
         return self._refusal
 
-    async def _note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
-        subject = taken_subject(self._options.cluster, host)
-        headers = {KIND: kind.value, **owner_headers(owner)}
-        body = name.encode(errors="surrogateescape")
-
-        async def send(answer_s: float) -> None:
-            reply = await self._connection.request(subject, body, answer_s, headers)
-            match verdict_of(reply.body, self._stream):
-                case Stored():
-                    return
-                case Refused() as refused:
-                    raise refused.error(name)
-                case Again(reason):
-                    raise PassingError(reason)
-                case WrongSequence():
-                    raise PassingError(f"{self._stream} refuses a message that has no fence")
-
-        await self._until_heard(send, self._options.publish_s)
-
-    async def _taken_from(self, host: str) -> list[Message]:
-        await self._wait_prepared(limits.MONITOR_S)
-        subject = taken_subject(self._options.cluster, host)
-        last = await at_leader(self._connection, self._stream, {"last_by_subj": subject})
-        sequence = 0 if last is None else last.sequence
-        found: list[Message] = []
-        while (at := found[-1].sequence if found else self._noted) < sequence:
-            found += await self._batch_of(subject, host, at, sequence)
-        await self._confirm()
-        if found:
-            with suppress(OSError):
-                request = {"filter": subject, "seq": sequence + 1}
-                await api(self._connection, "STREAM.PURGE", self._stream, request, limits.MONITOR_S)
-        self._noted = max(self._noted, sequence)
-        return found
-
     async def _confirm(self) -> None:
         await self._wait_prepared(limits.MONITOR_S)
         try:
@@ -394,40 +332,23 @@ class NatsJournal:
                 None, f"the servers of {self._stream} are no majority that hears each other"
             )
 
-    async def _last(self, subject: str) -> Message | None:
-        place = self._place(subject)
-
-        async def read(_: float) -> Message | None:
-            reply = await direct_get(self._connection, self._stream, {"last_by_subj": place})
-            if reply is not None:
-                return message_of(subject, reply.headers, reply.body)
-            # A replica that lags says that there is none, too.
-            if await at_leader(self._connection, self._stream, {"last_by_subj": place}) is not None:
-                raise PassingError(f"the replica that answered lacks {subject!r}")
-            return None
-
-        return await self._until_heard(read, self._options.publish_s)
-
-    async def _last_at_leader(self, subject: str) -> Message | None:
-        found = await self._at_leader({"last_by_subj": self._place(subject)})
-        return None if found is None else message_of(subject, found.headers, found.body)
-
-    async def _at_leader(self, request: dict[str, object]) -> Found | None:
-        wait_s = self._options.publish_s
-        await self._wait_prepared(wait_s)
-        return await at_leader(self._connection, self._stream, request, wait_s)
-
-    async def _last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
+    async def _last_of(
+        self, subjects: Sequence[str], *, at_leader: bool
+    ) -> list[Message | ForeignMessage | None]:
         found: list[Message | ForeignMessage | None] = []
         for start in range(0, len(subjects), limits.READ_TOGETHER_MAX):
             part = subjects[start : start + limits.READ_TOGETHER_MAX]
-            there = await self._last_together([self._place(each) for each in part])
+            there = {} if at_leader else await self._last_together(map(self._place, part))
             found += await asyncio.gather(*(self._last_or_foreign(each, there) for each in part))
         return found
 
-    async def _last_together(self, places: Sequence[str]) -> dict[str, Reply]:
-        """Returns the last message of each of some subjects that the replica has, and has room."""
-        request = {"multi_last": places, "batch": len(places), "max_bytes": limits.READ_BATCH_BYTES}
+    async def _last_together(self, places: Iterable[str]) -> dict[str, Reply]:
+        """Returns the last messages that a replica has, as many as one answer takes."""
+        request = {
+            "multi_last": list(places),
+            "batch": limits.READ_TOGETHER_MAX,
+            "max_bytes": limits.READ_BATCH_BYTES,
+        }
 
         async def read(_: float) -> dict[str, Reply]:
             replies = await direct_get_batch(self._connection, self._stream, request)
@@ -441,9 +362,19 @@ class NatsJournal:
         try:
             if (reply := there.get(self._place(subject))) is not None:
                 return message_of(subject, reply.headers, reply.body)
+            # A replica that lags says that there is none, too.
             return await self._last_at_leader(subject)
         except ForeignMessage as error:
             return error
+
+    async def _last_at_leader(self, subject: str) -> Message | None:
+        found = await self._at_leader({"last_by_subj": self._place(subject)})
+        return None if found is None else message_of(subject, found.headers, found.body)
+
+    async def _at_leader(self, request: dict[str, str]) -> Found | None:
+        wait_s = self._options.publish_s
+        await self._wait_prepared(wait_s)
+        return await at_leader(self._connection, self._stream, request, wait_s)
 
     async def _batch_of(self, place: str, subject: str, after: int, last: int) -> list[Message]:
         """Returns the next messages, one at least."""
@@ -491,11 +422,6 @@ class NatsJournal:
             if not page:
                 break
         return found
-
-    async def _oldest_name(self, above: str) -> str | None:
-        subjects = names_subjects(self._options.cluster, above)
-        found = await self._at_leader({"next_by_subj": subjects})
-        return None if found is None else path_of(found.subject)
 
     async def _purge(self, subject: str, before: int) -> None:
         await self._ask("STREAM.PURGE", {"filter": self._place(subject), "seq": before})

@@ -123,6 +123,8 @@ class Ownership:
         self.alone, self._marking = self.copies.alone, self.copies.marking
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
         self._lock = threading.Lock()
+        # The last note for this host that was read.
+        self._noted = 0
         # The sessions that are being taken over, each with the last note that another daemon did.
         self._taking: dict[str, Message | None] = {}
 
@@ -382,7 +384,8 @@ class Ownership:
         """
         began = time.monotonic()
         found: list[tuple[str, Owner]] = []
-        for note in self.journal.taken_from(self.owner.host):
+        for note in self.journal.taken_from(self.owner.host, self._noted):
+            self._noted = note.sequence
             path = note.body.decode(errors="surrogateescape")
             folder = self.found(path)
             # What this daemon published since shows that the other one came too late.

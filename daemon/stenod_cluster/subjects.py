@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from steno_protocol import paths
 from stenod_cluster import limits
-from stenod_cluster.journal import ENDED, HELD, name_of_subject
+from stenod_cluster.journal import ENDED, HELD, host_of_notes, name_of_subject
 
 
 def stream_name(cluster: str) -> str:
@@ -32,12 +32,14 @@ def stream_subjects(cluster: str) -> list[str]:
 
 @lru_cache(limits.SUBJECTS_KEPT_MAX)
 def subject_of(cluster: str, subject: str) -> str:
-    """Returns the subject on the servers of a session or a name.
+    """Returns the subject on the servers of a session, a name or notes.
 
     Raises:
         OSError: the name is too long for a subject.
     """
-    name = name_of_subject(subject)
+    name, host = name_of_subject(subject), host_of_notes(subject)
+    if host is not None:
+        return f"steno.{cluster}.m.taken.{encoded(host)}"
     if name is None:
         return f"steno.{cluster}.s.{encoded(subject)}"
     found = f"steno.{cluster}.n.{'.'.join(map(encoded, name.split('/')))}"
@@ -74,11 +76,6 @@ def ended_subjects(cluster: str) -> str:
 def marker_subject(cluster: str) -> str:
     """Returns the subject of the stream's marker."""
     return f"steno.{cluster}.m.stream"
-
-
-def taken_subject(cluster: str, host: str) -> str:
-    """Returns the subject of the notes for a host whose sessions others take over."""
-    return f"steno.{cluster}.m.taken.{encoded(host)}"
 
 
 def path_of(subject: str) -> str:

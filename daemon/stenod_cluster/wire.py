@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from stenod_cluster.journal import ForeignMessage, Kind, Message, Owner, Publication
+from stenod_cluster.journal import UNFENCED, ForeignMessage, Kind, Message, Owner, Publication
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 """The servers refuse a message if its subject's last one has another sequence: the fence."""
@@ -43,10 +43,11 @@ def headers_of(publication: Publication, message_id: str) -> dict[str, str]:
     """Returns the headers of a publication."""
     headers = {
         MESSAGE_ID: message_id,
-        EXPECTED: str(publication.after),
         KIND: publication.kind,
         **owner_headers(publication.owner),
     }
+    if publication.after != UNFENCED:
+        headers[EXPECTED] = str(publication.after)
     return {**headers, _MOVE: publication.move} if publication.move else headers
 
 

@@ -370,14 +370,11 @@ def test_a_message_without_an_answer_is_in_doubt_where_another_stream_is_found(
 def test_a_replica_that_lags_does_not_make_a_folder_unknown(
     ann: NatsJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    direct_get, lagging = nats_journal.direct_get, iter(range(2))
-
-    async def lag(connection: Connection, stream: str, request: dict[str, object]) -> Reply | None:
-        is_lagging = next(lagging, None) is not None
-        return None if is_lagging else await direct_get(connection, stream, request)
+    async def lag(*_: object) -> list[Reply]:
+        return []
 
     sequence = stored(ann, 0)
-    monkeypatch.setattr(nats_journal, "direct_get", lag)
+    monkeypatch.setattr(nats_journal, "direct_get_batch", lag)
     last = ann.last("s")
     assert last is not None
     assert last.sequence == sequence

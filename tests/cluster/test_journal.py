@@ -244,14 +244,14 @@ def test_of_racing_owners_one_continues_the_folder(join: Join) -> None:
 
 def test_the_oldest_name_below_one_is_that_of_the_first_message(join: Join) -> None:
     journal = join("ann")
-    assert journal.oldest_name("p") is None
+    assert journal.names("p", oldest=True) == []
     at = 0
     for name in ("a", "p", "p/z", "p/b/c", "p/a"):
         at = stored(journal, subject_of_name(name), 0)
-    assert journal.oldest_name("p") == "p/z"
+    assert journal.names("p", oldest=True) == ["p/z"]
     stored(journal, subject_of_name("p/a"), at)
     journal.purge(subject_of_name("p/z"), at)
-    assert journal.oldest_name("p") == "p/b/c"
+    assert journal.names("p", oldest=True) == ["p/b/c"]
 
 
 def test_a_purge_removes_what_is_before(join: Join) -> None:

@@ -13,9 +13,11 @@ from steno_protocol import paths
 from stenod.recovery.opened import Opened, OpenOptions
 from stenod.store.disk import Disk
 from stenod_cluster.journal import (
+    ForeignMessage,
     InDoubt,
+    Journal,
     JournalLost,
-    Kind,
+    Marker,
     Message,
     Owner,
     Publication,
@@ -32,7 +34,7 @@ T = TypeVar("T")
 TREE = PATH.rpartition("/")[0]
 
 
-class MortalJournal:
+class MortalJournal(Journal):
     """A journal whose calls fail and die as those of the disk.
 
     Args:
@@ -51,10 +53,7 @@ class MortalJournal:
         self._chance = chance
         self._is_dead = False
         self.under_way = 0
-        self.names, self.purge = journal.names, journal.purge
-        self.listen, self.oldest_name = journal.listen, journal.oldest_name
-        self.began = journal.began
-        self.stream, self.last_of, self.confirm = journal.stream, journal.last_of, journal.confirm
+        self.listen = journal.listen
         self.is_silent = False
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
@@ -83,23 +82,35 @@ class MortalJournal:
         self._is_dead = True
         self._journal.close()
 
-    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
+    def marker(self) -> Marker:
+        """See `Journal`."""
+        return self._journal.marker()
+
+    def confirm(self) -> None:
+        """See `Journal`."""
+        self._journal.confirm()
+
+    def last_of(
+        self, subjects: Sequence[str], *, at_leader: bool = False
+    ) -> list[Message | ForeignMessage | None]:
         """See `Journal`."""
         return self._asked(
-            "last", subject, lambda: self._journal.last(subject, at_leader=at_leader)
+            "last",
+            " ".join(subjects),
+            lambda: self._journal.last_of(subjects, at_leader=at_leader),
         )
 
     def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """See `Journal`."""
         yield from self._asked("read", subject, lambda: self._journal.read(subject, after, last))
 
-    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
+    def names(self, above: str | None = None, *, oldest: bool = False) -> list[str]:
         """See `Journal`."""
-        self._asked("note", name, lambda: self._journal.note_taken(name, host, owner, kind))
+        return self._journal.names(above, oldest=oldest)
 
-    def taken_from(self, host: str) -> list[Message]:
+    def purge(self, subject: str, before: int, after: int = 0) -> None:
         """See `Journal`."""
-        return self._asked("notes", host, lambda: self._journal.taken_from(host))
+        self._journal.purge(subject, before, after)
 
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """See `Journal`."""

@@ -242,9 +242,10 @@ def test_the_end_of_a_fork_does_not_list_the_other_forks(
     listed: list[str | None] = []
     names: Callable[..., list[str]] = one.journal.names
 
-    def noted(above: str | None = None) -> list[str]:
-        listed.append(above)
-        return names(above)
+    def noted(above: str | None = None, *, oldest: bool = False) -> list[str]:
+        if not oldest:
+            listed.append(above)
+        return names(above, oldest=oldest)
 
     monkeypatch.setattr(one.journal, "names", noted)
     for session in ("f", "h"):

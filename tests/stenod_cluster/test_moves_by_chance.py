@@ -575,7 +575,7 @@ def _keep_source(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mutate", "seed"), [(_forget_forks, 35), (_refer_elsewhere, 4), (_keep_source, 51)]
+    ("mutate", "seed"), [(_forget_forks, 60), (_refer_elsewhere, 3), (_keep_source, 56)]
 )
 def test_a_seed_fails_without_a_guard_of_forks(
     mutate: Callable[[pytest.MonkeyPatch], None],

@@ -18,14 +18,18 @@ import anyio.lowlevel
 
 from stenod_cluster import limits
 from stenod_cluster.journal import (
+    UNFENCED,
     Fenced,
     ForeignMessage,
     InDoubt,
+    Journal,
     JournalLost,
     Kind,
+    Marker,
     Message,
     Owner,
     Publication,
+    host_of_notes,
     name_of_subject,
     subject_of_name,
 )
@@ -78,7 +82,6 @@ class MemoryStream:
         self._forced: dict[str, deque[Fault]] = defaultdict(deque)
         self._messages: dict[str, list[Message | int]] = {}
         self._late: list[Publication] = []
-        self._notes: dict[str, list[Message]] = defaultdict(list)
         self._sequence = 0
         self._parted: set[str] = set()
         self._hearers: list[tuple[str, Callable[[str, bytes], None]]] = []
@@ -135,6 +138,8 @@ class MemoryStream:
         with self._lock:
             if host in self._parted:
                 return JournalLost(None, "no server is reached")
+            if publication.after == UNFENCED:
+                return self._store(publication)
             self._let_late_arrive(publication.batch)
             match self._fault(host, UNPUBLISHED):
                 case Fault.UNREACHED:
@@ -179,24 +184,23 @@ class MemoryStream:
             self.check_reached(host)
             return {subject: len(found) for subject, found in self._messages.items() if found}
 
-    def names(self, host: str = "", above: str | None = None) -> list[str]:
+    def names(self, host: str = "", above: str | None = None, *, oldest: bool = False) -> list[str]:
         """The names, all or those below one."""
-        found = [name_of_subject(each) for each in self.subjects(host)]
+        there = [name_of_subject(each) for each in self.subjects(host)]
         prefix = "" if above is None else f"{above}/"
-        return [name for name in found if name is not None and name.startswith(prefix)]
+        found = [name for name in there if name is not None and name.startswith(prefix)]
+        return sorted(found, key=self._first)[:1] if oldest else found
 
-    def oldest_name(self, host: str, above: str) -> str | None:
-        """The name below one whose first message is the oldest."""
-        return min(
-            self.names(host, above),
-            key=lambda name: _number(self._messages[subject_of_name(name)][0]),
-            default=None,
-        )
+    def _first(self, name: str) -> int:
+        return _number(self._messages[subject_of_name(name)][0])
 
     def counts(self, host: str = "") -> dict[str, int]:
         """The number of messages of each session."""
-        found = self.subjects(host)
-        return {each: count for each, count in found.items() if name_of_subject(each) is None}
+        return {
+            each: count
+            for each, count in self.subjects(host).items()
+            if name_of_subject(each) is host_of_notes(each) is None
+        }
 
     def identity_of(self, name: str) -> str:
         """The session that a name leads to, or led to before it was gone."""
@@ -218,20 +222,6 @@ class MemoryStream:
             self._messages[subject] = [
                 each for each in found if _number(each) >= before or _number(each) <= after
             ]
-
-    def note_taken(self, reader: str, subject: str, host: str, owner: Owner, kind: Kind) -> None:
-        """Leave a note for a host."""
-        with self._lock:
-            self.check_reached(reader)
-            self._sequence += 1
-            body = subject.encode(errors="surrogateescape")
-            self._notes[host].append(Message(self._sequence, owner, kind, body, self.now()))
-
-    def taken_from(self, host: str, after: int) -> list[Message]:
-        """The notes for a host behind a sequence."""
-        with self._lock:
-            self.check_reached(host)
-            return [note for note in self._notes[host] if note.sequence > after]
 
     def announce(self, host: str, topic: str, body: bytes) -> None:
         """Deliver to all hosts that are reached."""
@@ -268,6 +258,8 @@ class MemoryStream:
         for each in batch:
             messages = self._messages.get(each.subject, [])
             newest = messages[-1] if messages else 0
+            if each.after == UNFENCED:
+                continue
             if _number(newest) > each.after:
                 return _overtaken(each.subject, newest)
             if _number(newest) < each.after:
@@ -291,14 +283,13 @@ class MemoryStream:
         )
 
 
-class MemoryJournal:
-    """The journal as one host sees it. Implements `Journal`."""
+class MemoryJournal(Journal):
+    """The journal as one host sees it."""
 
     def __init__(self, stream: MemoryStream, host: str) -> None:
         self._stream = stream
         self._host = host
         self._is_closed = False
-        self._noted = 0
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """Publish a message to each of several folders."""
@@ -309,54 +300,30 @@ class MemoryJournal:
         await anyio.lowlevel.checkpoint()
         return self.publish(publications)
 
-    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
-        """Leave a note for a host."""
-        self._check_open()
-        self._stream.note_taken(self._host, name, host, owner, kind)
-
-    def taken_from(self, host: str) -> list[Message]:
-        """Returns the new notes for a host."""
-        self._check_open()
-        found = self._stream.taken_from(host, self._noted)
-        self._noted = max([self._noted, *(each.sequence for each in found)])
-        return found
-
-    def stream(self) -> str:
-        """Returns the identity of the stream."""
-        return self._stream.identity
-
-    def began(self) -> int:
-        """Returns the sequence from which on the stream has its identity."""
-        return self._stream.began
+    def marker(self) -> Marker:
+        """Returns what tells the stream from others."""
+        return Marker(self._stream.identity, self._stream.began)
 
     def confirm(self) -> None:
         """Raise JournalLost for a host that is cut off."""
         self._check_open()
         self._stream.check_reached(self._host)
 
-    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
-        """Returns a subject's last message, or an older one."""
-        self._check_open()
-        return self._stream.last(self._host, subject, at_leader=at_leader)
-
-    def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
-        """Returns the last message of each of several subjects."""
-        return [self._last_or_foreign(subject) for subject in subjects]
+    def last_of(
+        self, subjects: Sequence[str], *, at_leader: bool = False
+    ) -> list[Message | ForeignMessage | None]:
+        """Returns the last message of each of several subjects, or an older one."""
+        return [self._last_or_foreign(each, at_leader=at_leader) for each in subjects]
 
     def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """Returns a subject's messages from behind `after` up to `last`."""
         self._check_open()
         yield from self._stream.read(self._host, subject, after, last)
 
-    def names(self, above: str | None = None) -> list[str]:
+    def names(self, above: str | None = None, *, oldest: bool = False) -> list[str]:
         """Returns the names with messages."""
         self._check_open()
-        return self._stream.names(self._host, above)
-
-    def oldest_name(self, above: str) -> str | None:
-        """Returns the name below one whose first message is the oldest."""
-        self._check_open()
-        return self._stream.oldest_name(self._host, above)
+        return self._stream.names(self._host, above, oldest=oldest)
 
     def counts(self) -> dict[str, int]:
         """Returns the number of messages of each session."""
@@ -388,9 +355,10 @@ class MemoryJournal:
             return OSError(EMSGSIZE, "the message is too large for the servers")
         return self._stream.publish(self._host, publication)
 
-    def _last_or_foreign(self, subject: str) -> Message | ForeignMessage | None:
+    def _last_or_foreign(self, subject: str, *, at_leader: bool) -> Message | ForeignMessage | None:
+        self._check_open()
         try:
-            return self.last(subject)
+            return self._stream.last(self._host, subject, at_leader=at_leader)
         except ForeignMessage as error:
             return error
 
