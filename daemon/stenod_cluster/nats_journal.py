@@ -397,16 +397,14 @@ class NatsJournal:
     async def _last(self, subject: str) -> Message | None:
         place = self._place(subject)
 
-        async def read(_: float) -> Message | None:
-            reply = await direct_get(self._connection, self._stream, {"last_by_subj": place})
-            if reply is not None:
-                return message_of(subject, reply.headers, reply.body)
-            # A replica that lags says that there is none, too.
-            if await at_leader(self._connection, self._stream, {"last_by_subj": place}) is not None:
-                raise PassingError(f"the replica that answered lacks {subject!r}")
-            return None
+        async def read(_: float) -> Reply | None:
+            return await direct_get(self._connection, self._stream, {"last_by_subj": place})
 
-        return await self._until_heard(read, self._options.publish_s)
+        reply = await self._until_heard(read, self._options.publish_s)
+        if reply is None:
+            # A replica that lags says that there is none, too.
+            return await self._last_at_leader(subject)
+        return message_of(subject, reply.headers, reply.body)
 
     async def _last_at_leader(self, subject: str) -> Message | None:
         found = await self._at_leader({"last_by_subj": self._place(subject)})
