@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EACCES, ENOSPC
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -64,7 +65,7 @@ from stenod_cluster.verdicts import (
     full,
     verdict_of,
 )
-from stenod_cluster.wire import KIND, SUBJECT, message_of, owner_headers, sequence_of
+from stenod_cluster.wire import KIND, message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
 
@@ -419,19 +420,17 @@ class NatsJournal:
         found: list[Message | ForeignMessage | None] = []
         for start in range(0, len(subjects), limits.READ_TOGETHER_MAX):
             part = subjects[start : start + limits.READ_TOGETHER_MAX]
-            there = await self._last_together([self._place(each) for each in part])
+            places = [self._place(each) for each in part]
+            read = partial(self._last_together, places)
+            there = await self._until_heard(read, self._options.publish_s)
             found += await asyncio.gather(*(self._last_or_foreign(each, there) for each in part))
         return found
 
-    async def _last_together(self, places: Sequence[str]) -> dict[str, Reply]:
-        """Returns the last message of each of some subjects that the replica has, and has room."""
+    async def _last_together(self, places: Sequence[str], _: float) -> dict[str, Reply]:
+        """Returns the last messages of some subjects, as far as the replica has and sends them."""
         request = {"multi_last": places, "batch": len(places), "max_bytes": limits.READ_BATCH_BYTES}
-
-        async def read(_: float) -> dict[str, Reply]:
-            replies = await direct_get_batch(self._connection, self._stream, request)
-            return {reply.headers[SUBJECT]: reply for reply in replies}
-
-        return await self._until_heard(read, self._options.publish_s)
+        replies = await direct_get_batch(self._connection, self._stream, request)
+        return {reply.headers["Nats-Subject"]: reply for reply in replies}
 
     async def _last_or_foreign(
         self, subject: str, there: Mapping[str, Reply]

@@ -101,7 +101,8 @@ def test_of_two_hosts_that_make_a_deleted_session_again_one_succeeds(one: Host, 
     delete(two, "t")
     late = one.ownership.acquire("t", create=True)
     write(two, "t", "new")
-    assert late is not None and late.is_new
+    assert late is not None
+    assert late.is_new
     with pytest.raises(Fenced):
         one.open("t").log.sync()
     one.close()
