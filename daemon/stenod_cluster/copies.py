@@ -198,16 +198,15 @@ class Copies:
             return there is None and not self._is_newer(mark, name)
         return False
 
-    @contextmanager
-    def alone(self, path: str) -> Generator[None]:
+    def alone(self, path: str) -> threading.Lock:
         """One opening of a folder at a time: two threads must not mirror one folder."""
-        with self._lock_of(path):
-            yield
+        with self._lock:
+            return self._locks.setdefault(path, threading.Lock())
 
     def marking(self, path: str) -> threading.Lock:
-        """Return what is held while the mark at a path is looked at and saved."""
+        """Held while the mark at a path is looked at and saved."""
         # No name begins like this.
-        return self._lock_of(f"/{path}")
+        return self.alone(f"/{path}")
 
     def make_room(self, path: str, name: Message | None) -> Unjoined | None:
         """Put away what is at a name and is not its session; `alone` with the name.
@@ -414,17 +413,13 @@ class Copies:
     @contextmanager
     def _free(self, path: str) -> Generator[bool]:
         """Be alone with a second folder, or not: two threads could wait for each other."""
-        lock = self._lock_of(path)
+        lock = self.alone(path)
         is_free = lock.acquire(blocking=False)
         try:
             yield is_free
         finally:
             if is_free:
                 lock.release()
-
-    def _lock_of(self, name: str) -> threading.Lock:
-        with self._lock:
-            return self._locks.setdefault(name, threading.Lock())
 
 
 _KEPT: Final = re.compile(r"(.+)-kept-[1-9][0-9]*")

@@ -418,7 +418,7 @@ class ReplicatedDisk:
         path = self._folders.get(folder)
         if not path or path.startswith(".") or not is_name(path) or not is_replicated(name):
             return None
-        return self._ownership.writable(path)
+        return self._ownership.acquire(path, create=True)
 
     def _below(self, parent: int, name: str) -> str | None:
         """The path in the session tree of a folder in an open folder; None if it has none."""

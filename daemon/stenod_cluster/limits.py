@@ -41,6 +41,10 @@ RESEND_S: Final = 1.0
 """Time without an answer after which a message is sent again, under the same id. The
 servers replace a lost leader after 4 to 9 s, and forget what was sent to it meanwhile."""
 
+RENEWED_S: Final = 0.02
+"""Time by which the wait for the next answer is renewed at least: that costs as much as the rest
+of taking an answer, and a long session has tens of thousands."""
+
 CHECK_S: Final = 0.5
 """Time for the answer to a ping after `RESEND_S`; without it another server is chosen."""
 

@@ -92,10 +92,11 @@ class _Answers:
         if self.all.done():
             return
         self._found.append(reply)
+        until = self._loop.time() + self._wait_s
         if reply.status == _NO_RESPONDERS or self._is_last(reply):
             self.all.set_result(self._found)
-        else:
-            self._limit.reschedule(self._loop.time() + self._wait_s)
+        elif until > (self._limit.when() or 0.0) + limits.RENEWED_S:
+            self._limit.reschedule(until)
 
     def lose(self) -> None:
         """There will be no more."""

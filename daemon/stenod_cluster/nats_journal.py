@@ -57,7 +57,7 @@ from stenod_cluster.verdicts import (
     SEQUENCE_NOT_FOUND,
     full,
 )
-from stenod_cluster.wire import SUBJECT, message_of, owner_headers, sequence_of
+from stenod_cluster.wire import message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
 
@@ -352,7 +352,7 @@ class NatsJournal(Journal):
 
         async def read(_: float) -> dict[str, Reply]:
             replies = await direct_get_batch(self._connection, self._stream, request)
-            return {reply.headers[SUBJECT]: reply for reply in replies}
+            return {reply.headers["Nats-Subject"]: reply for reply in replies}
 
         return await self._until_heard(read, self._options.publish_s)
 

@@ -145,8 +145,12 @@ class Ownership:
         """Return a folder that this daemon owns or has lost; None otherwise."""
         return self._folders.get(path)
 
-    def acquire(self, path: str) -> OwnedFolder | None:
+    def acquire(self, path: str, *, create: bool = False) -> OwnedFolder | None:
         """Own the session of a name, and make its files equal to the journal; blocks.
+
+        Args:
+            path: the name.
+            create: a folder that is nowhere begins with the next change.
 
         Returns:
             Its folder; None if neither the journal nor this disk has it.
@@ -162,7 +166,7 @@ class Ownership:
         if folder is not None:
             return folder
         with self.alone(path):
-            return self.found(path) or self._acquire(path)
+            return self.found(path) or self._acquire(path, create=create)
 
     def follow(self, path: str) -> None:
         """Make the files of a session that another daemon owns equal to the journal; blocks.
@@ -281,16 +285,6 @@ class Ownership:
             path, identity, self.owner, 0, Manifest(), {}, name_sequence, is_new=True
         )
 
-    def writable(self, path: str) -> OwnedFolder:
-        """As `acquire`, but a folder that is nowhere begins with the next change."""
-        folder = self.found(path)
-        if folder is not None:
-            return folder
-        with self.alone(path):
-            folder = self.found(path) or self._acquire(path, create=True)
-        assert folder is not None
-        return folder
-
     def release_to(self, path: str, owner: Owner) -> None:
         """Give a closed folder to another daemon, which owns it and has its files on return.
 
@@ -406,16 +400,13 @@ class Ownership:
         with self._marking(path), suppress(OSError):
             if path in self._taking:
                 self._taking[path] = note
-            self._save_left(path, note)
-
-    def _save_left(self, path: str, note: Message) -> None:
-        with self.opened(path) as handle:
-            mark = read_mark(self._disk, handle, self.owner.host)
-            if mark is None or mark.stream != self.journal.stream():
-                return
-            if mark.sequence < note.sequence:
-                left = msgspec.structs.replace(mark, left=note.owner.endpoint)
-                save_mark(self._disk, handle, left)
+            with self.opened(path) as handle:
+                mark = read_mark(self._disk, handle, self.owner.host)
+                if mark is None or mark.stream != self.journal.stream():
+                    return
+                if mark.sequence < note.sequence:
+                    left = msgspec.structs.replace(mark, left=note.owner.endpoint)
+                    save_mark(self._disk, handle, left)
 
     def confirm(self, path: str) -> None:
         """Ask the journal whether this daemon still owns a folder that it did own; blocks.

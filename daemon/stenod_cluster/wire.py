@@ -27,9 +27,6 @@ _BATCH_END: Final = "Nats-Batch-Commit"
 SEQUENCE: Final = "Nats-Sequence"
 """The sequence of a message that is read."""
 
-SUBJECT: Final = "Nats-Subject"
-"""The subject of a message that is read."""
-
 TIME: Final = "Nats-Time-Stamp"
 """When the servers took a message that is read."""
 

@@ -99,8 +99,9 @@ def test_asking_for_a_deleted_session_leaves_its_id_free(
 def test_of_two_hosts_that_make_a_deleted_session_again_one_succeeds(one: Host, two: Host) -> None:
     write(two, "t", "old")
     delete(two, "t")
-    late = one.ownership.writable("t")
+    late = one.ownership.acquire("t", create=True)
     write(two, "t", "new")
+    assert late is not None
     assert late.is_new
     with pytest.raises(Fenced):
         one.open("t").log.sync()

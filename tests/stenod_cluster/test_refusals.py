@@ -59,7 +59,7 @@ def test_an_opening_in_doubt_leaves_no_command_in_doubt(tmp_path: Path, fault: F
 def test_a_folder_that_was_never_published_is_nobodys(tmp_path: Path) -> None:
     stream = MemoryStream()
     one, two = (Host(stream, name, f"{tmp_path}/{name}/sessions") for name in ("one", "two"))
-    one.ownership.writable("s")
+    one.ownership.acquire("s", create=True)
     two.open("s")
     two.hosts.tell_alive()
     one.ownership.forget_unpublished("s")
