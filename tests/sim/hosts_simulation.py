@@ -224,6 +224,9 @@ class HostsSimulation(SessionSimulation):
         """Let the clients talk to a host from now on."""
         if host is not self._at:
             self._leave()
+            for order in self.orders:
+                # Another daemon knows nothing of it.
+                order.is_unknown = False
         self._at, self.disk = host, host.simulated
 
     def _leave(self) -> None:
