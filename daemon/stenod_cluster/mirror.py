@@ -179,7 +179,10 @@ def seen_files(disk: Disk, folder: int, manifest: Manifest) -> dict[int, Seen]:
 
 
 def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
-    """Save a folder's mark; it is not synced.
+    """Save a folder's mark; a power cut leaves this one whole, or the one before.
+
+    With neither, the files would seem never compared with the stream, and a tail that was not
+    acknowledged would make them newer than the journal, whose timeline they may lack.
 
     A file that changed just now is not seen: a later change within the same tick of the file
     system's clock could leave its time and size as they are.
@@ -192,6 +195,7 @@ def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
             if seen.modified_s < now - limits.SEEN_AGE_S
         }
         write_all(disk, handle, msgspec.json.encode(msgspec.structs.replace(mark, seen=old)))
+        disk.fdatasync(handle)
 
 
 def _lasting_names(manifest: Manifest) -> dict[str, int]:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,15 +21,24 @@ import pytest
 
 from stenod_cluster.subjects import stream_name
 from support.command import Ran, Steno
-from support.daemons import remove_root
-from support.documents import blocks
+from support.daemons import end_daemon_of, remove_root
+from support.documents import blocks, code_lines
 from support.nats_cluster import server_binary, wait_until
 from support.nats_journals import skip_without_servers
 from support.nats_requests import ask
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
-PAGE = Path(__file__).parents[2] / "client/guide/cluster.md"
+GUIDE = Path(__file__).parents[2] / "client/guide"
+PAGES = [GUIDE / "cluster.md", GUIDE / "cluster-faults.md"]
+COMMANDS = {
+    line
+    for page in PAGES
+    for line in code_lines(page)
+    if line.startswith("steno ") and not line.endswith("\\")
+}
+"""The commands of the guide, but the one that writes the files."""
+
 PASSWORD = "right"
 TEXT = "x" * 200_000
 """A record of which some fill the stream."""
@@ -69,10 +79,11 @@ class Servers:
 
 
 class Host(NamedTuple):
-    """A host: its address, and the command on its root."""
+    """A host: its address, the command on its root, and the guide's commands that ran."""
 
     address: str
     steno: Steno
+    followed: set[str]
 
     @property
     def endpoint(self) -> str:
@@ -82,25 +93,31 @@ class Host(NamedTuple):
     def config(self) -> Path:
         return self.steno.root / "config.toml"
 
-    def follow(self, command: str, **words: str) -> Ran:
-        """Run a command of the guide with a reader's words in place of its capitals."""
-        assert f"`{command}`" in PAGE.read_text(), command
-        ran = self.steno(*(words.get(each, each) for each in shlex.split(command)[1:]))
-        assert ran.code == 0, (command, ran.err)
+    def run(self, command: str, *more: str, **words: str) -> Ran:
+        """Run a command of the guide with a reader's words in place of its capitals, and more."""
+        assert command in COMMANDS, command
+        self.followed.add(command)
+        return self.steno(*(words.get(each, each) for each in shlex.split(command)[1:]), *more)
+
+    def follow(self, command: str, *more: str, **words: str) -> Ran:
+        """Run a command of the guide, which succeeds."""
+        ran = self.run(command, *more, **words)
+        assert ran.code == 0, (command, ran.out, ran.err)
         return ran
 
     def follow_json(self, command: str) -> Any:
         """Run one that prints a report, which counts also while it says that something fails."""
-        assert f"`{command}`" in PAGE.read_text(), command
-        ran = self.steno(*shlex.split(command)[1:], "--json")
-        return ran.document
+        return self.run(command, "--json").document
 
-    def advised(self, refused: Ran, command: str) -> Ran:
-        """Run a command that an error advises."""
-        assert command in refused.err
-        ran = self.steno(*shlex.split(command)[1:])
-        assert ran.code == 0, ran.err
-        return ran
+    def refuse(self, command: str, *more: str, says: str) -> None:
+        """Run a command of the guide, which fails, and says why."""
+        ran = self.run(command, *more)
+        assert ran.code != 0, (command, ran.out)
+        assert says in ran.out + ran.err, (command, ran.out, ran.err)
+
+    def shows(self, command: str, text: str) -> bool:
+        """Whether a command of the guide prints this, also while it says that something fails."""
+        return text in self.run(command).out
 
     def append(self, session: str, text: str, *words: str) -> Ran:
         return self.steno("append", session, *words, stdin=text)
@@ -132,7 +149,7 @@ def place() -> Iterator[Place]:
 
 def written_files(place: Place) -> Path:
     """Run the block of the guide that writes the files, for these addresses."""
-    (block,) = [each.code for each in blocks(PAGE) if "steno cluster config" in each.code]
+    (block,) = [each.code for each in blocks(PAGES[0]) if "steno cluster config" in each.code]
     command = block.replace("\\\n", "").replace(
         "10.0.0.", f"{place.servers[0].rpartition('.')[0]}."
     )
@@ -151,13 +168,20 @@ def choose_login(files: Path) -> None:
         file.write_text(text.replace("# authorization {", "authorization {"))
 
 
-def made_host(files: Path, root: Path, address: str) -> Host:
+def made_host(files: Path, root: Path, address: str, followed: set[str]) -> Host:
     """A root with the table of its host, whose login is wrong as yet."""
-    root.mkdir(mode=0o700)
-    host = Host(address, Steno(root))
+    root.mkdir(mode=0o700, exist_ok=True)
+    host = Host(address, Steno(root), followed)
     table = (files / f"{address}.toml").read_text()
     host.config.write_text(table.replace("nats://", "nats://steno:wrong@"))
     return host
+
+
+def use_before(root: Path) -> None:
+    """Let a root be used before it is in a cluster."""
+    steno = Steno(root)
+    for session in ("plan", "notes"):
+        assert steno("append", session, stdin="older").code == 0
 
 
 def correct(host: Host) -> None:
@@ -171,8 +195,11 @@ def are_current(host: Host) -> bool:
     return states == [True] * 3 and not any(each["offline"] for each in stream["replicas"])
 
 
+# Beside other tests, its many restarts and choices of leaders take longer than a usual test may.
+@pytest.mark.timeout(400)
 @pytest.mark.slow
 def test_the_guide_is_followed_from_its_files_to_leaving(place: Place) -> None:
+    followed: set[str] = set()
     files = written_files(place)
     choose_login(files)
     servers = Servers(files, place.servers)
@@ -180,17 +207,31 @@ def test_the_guide_is_followed_from_its_files_to_leaving(place: Place) -> None:
         held.callback(servers.close)
         for number in range(3):
             servers.start(number)
+        roots = [place.folder / name for name in "ab"]
+        for root in roots:
+            held.callback(remove_root, root)
+        use_before(roots[1])
         one, two = (
-            made_host(files, place.folder / name, address)
-            for name, address in zip("ab", place.hosts, strict=True)
+            made_host(files, root, address, followed)
+            for root, address in zip(roots, place.hosts, strict=True)
         )
-        for host in (one, two):
-            held.callback(remove_root, host.steno.root)
+        _try_out(one, place.folder)
         _set_up(one, two)
+        _join_used(one, two)
         _use(one, two, place.folder)
+        _share_family(one, two)
+        _import(one, two, place.folder)
         _fill(one, servers)
         _upgrade(one, two, servers)
+        _lose_majority(one, two, servers)
+        _lose_stream(one, two, servers)
         _leave(one, two)
+    assert COMMANDS - followed == set()
+
+
+def _try_out(one: Host, folder: Path) -> None:
+    trial = Host("", Steno(folder / "none", TMPDIR=str(folder)), one.followed)
+    trial.follow("steno cluster try", "--turns", "10")
 
 
 def _set_up(one: Host, two: Host) -> None:
@@ -203,12 +244,24 @@ def _set_up(one: Host, two: Host) -> None:
     one.follow("steno keys new NAME", NAME="laptop")
     shutil.copytree(one.steno.root / "keys", two.steno.root / "keys")
     one.follow("steno cluster join --create")
+    assert one.append("plan", "newer").code == 0
     two.follow("steno restart")
     wait_until(lambda: are_current(one), "the status does not show three servers")
     for endpoint in (one.endpoint, two.endpoint):
-        wait_until(
-            lambda at=endpoint: at in one.follow("steno cluster status").out, "a host is not shown"
-        )
+        wait_until(lambda at=endpoint: one.shows("steno cluster status", at), "a host is not shown")
+
+
+def _join_used(one: Host, two: Host) -> None:
+    """Let the sessions of a used root join, one of which has a name that is taken."""
+    two.refuse("steno cluster join", says="plan-kept-1")
+    for command in ("steno cluster status", "steno doctor"):
+        assert two.shows(command, "plan-kept-1")
+    for host in (one, two):
+        assert host.texts("plan") == ["newer"]
+        assert host.texts("plan-kept-1") == host.texts("notes") == ["older"]
+    two.follow("steno rename", "plan-kept-1", "mine")
+    two.follow("steno cluster join")
+    assert one.texts("mine") == ["older"]
 
 
 def _use(one: Host, two: Host, folder: Path) -> None:
@@ -220,15 +273,41 @@ def _use(one: Host, two: Host, folder: Path) -> None:
     assert two.texts("s") == one.texts("s") == ["first", "second", "third"]
     # A client elsewhere has the addresses of both hosts, and a key.
     key = next(iter((one.steno.root / "keys").glob("laptop*.key")))
-    laptop = Host("", Steno(
-        folder / "laptop", STENO_ENDPOINT=f"{one.endpoint},{two.endpoint}", STENO_KEY_FILE=str(key)
-    ))  # fmt: skip
-    assert laptop.append("s", "fourth").code == 0
-    assert laptop.texts("s")[-1] == "fourth"
+    places = f"{two.endpoint},{one.endpoint}"
+    laptop = Steno(folder / "laptop", STENO_ENDPOINT=places, STENO_KEY_FILE=str(key))
+    # The owner dies, and the client goes on at the other host.
+    end_daemon_of(two.steno.root)
+    assert laptop("append", "s", stdin="fourth").code == 0
+    assert one.texts("s")[-1] == "fourth"
+    assert two.steno("start").code == 0
+    assert two.texts("s")[-1] == "fourth"
     assert one.append("gone", "x").code == 0
-    assert one.steno("delete", "gone").code == 0
-    assert two.steno("undelete", "gone").code == 0
+    one.follow("steno delete", "gone")
+    assert one.shows("steno sessions --trash", "gone")
+    two.follow("steno undelete", "gone")
     assert two.texts("gone") == ["x"]
+
+
+def _share_family(one: Host, two: Host) -> None:
+    """Let the session below one have another owner than that."""
+    for session in ("tree", "tree/below"):
+        assert one.append(session, "x").code == 0
+    move = "steno cluster move SESSION HOST"
+    one.follow(move, SESSION="tree/below", HOST=two.endpoint)
+    one.refuse("steno delete", "tree", says="tree/below")
+    one.refuse("steno rename", "tree", "other", says="tree/below")
+    one.follow(move, SESSION="tree/below", HOST=one.endpoint)
+    one.follow("steno rename", "tree", "other")
+    assert two.texts("other/below") == ["x"]
+
+
+def _import(one: Host, two: Host, folder: Path) -> None:
+    """Bring a session out, and take it in under another name, which another host has, too."""
+    assert "fourth" in one.follow("steno export SESSION --format json", SESSION="s").out
+    copy = folder / "copy.jsonl"
+    one.follow("steno export", "s", "-o", str(copy))
+    one.follow("steno import", str(copy), "copied")
+    assert two.texts("copied") == one.texts("s")
 
 
 def _fill(one: Host, servers: Servers) -> None:
@@ -245,7 +324,10 @@ def _fill(one: Host, servers: Servers) -> None:
     refused = one.append("long", "tiny")
     assert f"stream {stream} is full" in refused.err
     assert one.texts("s")[0] == "first"
-    one.advised(refused, "steno gc --keep-generations 1")
+    for command in ("steno doctor", "steno cluster status"):
+        assert one.shows(command, "that it may have")
+    assert "steno gc --keep-generations 1" in refused.err
+    one.follow("steno gc", "--keep-generations", "1")
     wait_until(lambda: one.append("long", "after").code == 0, "gc has made no room")
 
 
@@ -259,10 +341,48 @@ def _upgrade(one: Host, two: Host, servers: Servers) -> None:
     for number in range(3):
         servers.stop(number)
         assert two.append("s", f"without {number}").code == 0
+        lost = f"n{number + 1}"
+        wait_until(lambda at=lost: two.shows("steno doctor", at), "doctor names no lost server")
         servers.start(number)
         wait_until(lambda: are_current(two), "a server does not come back")
     assert two.texts("s")[-3:] == ["without 0", "without 1", "without 2"]
     assert one.follow("steno doctor").code == 0
+
+
+def _lose_majority(one: Host, two: Host, servers: Servers) -> None:
+    """Read without a majority of the servers, which is marked as stale."""
+    for number in (0, 1):
+        servers.stop(number)
+    for host in (one, two):
+        stat = partial(host.steno, "stat", "s", "--json")
+        wait_until(lambda of=stat: of().document["stale"], "no read is stale")
+        read = host.steno("read", "s")
+        assert read.code == 0
+        assert "may be older than what other hosts have" in read.err
+    for number in (0, 1):
+        servers.start(number)
+    wait_until(lambda: are_current(two), "the servers do not come back")
+    assert one.append("s", "after").code == 0
+
+
+def _lose_stream(one: Host, two: Host, servers: Servers) -> None:
+    """Delete the stream, and bring it back from the files of the hosts."""
+    assert two.append("theirs", "x").code == 0
+    texts = one.texts("s")
+    assert ask(servers, f"$JS.API.STREAM.DELETE.{stream_name('team')}", {})["success"]
+    advice = "steno cluster join --again"
+    for host in (one, two):
+        for command in ("steno status", "steno doctor", "steno cluster status"):
+            wait_until(partial(host.shows, command, advice), f"{command} does not say {advice}")
+    # The first one leaves out what it knows to be newer on the other.
+    one.run(advice)
+    two.follow(advice)
+    for host in (one, two):
+        host.follow("steno restart")
+    for host in (one, two):
+        assert host.texts("s") == texts
+        assert host.texts("theirs") == ["x"]
+        assert host.append(f"new-{host.address}", "x").code == 0
 
 
 def _leave(one: Host, two: Host) -> None:
@@ -272,5 +392,6 @@ def _leave(one: Host, two: Host) -> None:
     assert two.steno("restart").code == 0
     assert two.texts("s")[0] == "first"
     assert two.append("s", "alone").code == 0
+    assert "alone" in two.follow("steno export", "s").out
     assert "no cluster" in two.steno("cluster", "status").err
     assert one.steno("stop").code == 0

@@ -153,6 +153,10 @@ class SimulatedHost(Host):
         self.lost.clear()
         self.ownership.on_lost = self.lost.append
 
+    def boot_again(self) -> None:
+        """Let its next process be one of another boot: the machine lost its power."""
+        self.boot = f"boot-{self._starts + 1}"
+
     def beat(self) -> None:
         """Say that it lives, if it does."""
         if self.desk is not None:

@@ -23,7 +23,7 @@ from stenod_cluster.mirror import is_replicated
 from stenod_cluster.owned_folder import is_hint
 from support.lines import SESSION
 from support.memory_journal import Fault, MemoryStream
-from support.simulated_disk import MOMENTS, Death, SimulatedDisk
+from support.simulated_disk import MOMENTS, Death, PowerCut, SimulatedDisk
 
 RATES = {
     Fault.UNANSWERED: 0.04, Fault.DROPPED: 0.03, Fault.LATE: 0.04, Fault.UNREACHED: 0.03,
@@ -126,8 +126,11 @@ class HostsSimulation(SessionSimulation):
         if host.desk is None:
             return
         self._leave()
-        self.disk = host.simulated
+        self.disk = disk = host.simulated
+        is_cut = disk._death is PowerCut or (not disk.died and self.world.power_cuts)
         super()._kill(host.desk)
+        if is_cut:
+            host.boot_again()
         host.end()
 
     # --- steps -----------------------------------------------------------------------------------
@@ -224,6 +227,9 @@ class HostsSimulation(SessionSimulation):
         """Let the clients talk to a host from now on."""
         if host is not self._at:
             self._leave()
+            for order in self.orders:
+                # Another daemon knows nothing of it.
+                order.is_unknown = False
         self._at, self.disk = host, host.simulated
 
     def _leave(self) -> None:

@@ -58,7 +58,7 @@ from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
 from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
-from stenod_cluster import mirror
+from stenod_cluster import mirror, ownership
 from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.forks import Holds
 from stenod_cluster.journal import Kind, Message, Publication
@@ -342,6 +342,24 @@ def _ack_before_publishing(
 
 def _feed_with_old_parts(self: JournalReplay, kind: str, body: bytes) -> Any:
     return [] if kind == Kind.OWN else _feed(self, kind, body)
+
+
+def _save_mark_unsynced(disk: Any, folder: int, mark: Any) -> None:
+    unsynced: Any = _Unsynced(disk)
+    _save_mark(unsynced, folder, mark)
+
+
+_save_mark = mirror.save_mark
+
+
+class _Unsynced:
+    """A disk that syncs nothing."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return _nothing if name == "fdatasync" else getattr(self._disk, name)
 
 
 def _holds_by_size(self: Mirror, manifest: Any, mark: Any) -> bool:
@@ -641,6 +659,9 @@ MUTANTS = {
     ),
     "a place in the journal that is believed unchecked": Mutant(
         [(Mirror, "_holds", _holds_by_size)], {"hosts": 21}
+    ),
+    "a mark that is not synced": Mutant(
+        [(each, "save_mark", _save_mark_unsynced) for each in (mirror, ownership)], {"hosts": 175}
     ),
     "a collection that no fork holds": Mutant(
         [(Holds, "_held", _held_by_itself), (Holds, "_is_held_by_fork", _never)], {"hosts": 6}

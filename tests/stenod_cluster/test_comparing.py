@@ -151,3 +151,29 @@ def test_a_takeover_joins_small_appends_and_has_few_bytes_of_large_ones_in_memor
     assert two.content("s")["context.jsonl"] == small * 100 + large * 5
     assert max(sizes) < 2 * limits.APPENDS_TOGETHER_BYTES
     assert len(sizes) < 20
+
+
+@pytest.mark.parametrize("is_marked_again", [True, False])
+def test_a_power_cut_makes_no_files_of_the_same_stream_newer_than_it(
+    *, is_marked_again: bool
+) -> None:
+    note = b'{"kind":"sent","generation":0,"at":1.0,"key":"k","details":{}}\n'
+    for seed in range(100):
+        disk = SimulatedDisk(seed)
+        host = Host(MemoryStream(), "one", TREE, disk)
+        log = host.open("s").log
+        log.append(A)
+        log.sync()
+        folder = host.disk.open_folder(host.disk.open_root(TREE), "s")
+        timeline = host.disk.open_append(folder, paths.TIMELINE)
+        host.disk.write(timeline, note)
+        host.disk.fdatasync(timeline)
+        if is_marked_again:
+            host.ownership.close()
+        # The journal never gets this one.
+        log.append(B)
+        disk.crash()
+        host.start()
+        host.ownership.acquire("s")
+        assert host.stream.names() == ["s"], f"seed {seed}"
+        assert disk.content(f"{TREE}/s/{paths.TIMELINE}").endswith(note), f"seed {seed}"
