@@ -82,7 +82,7 @@ class OwnedFolder:
         self.inodes = inodes
         self.publishing = threading.Lock()
         self.lock = threading.RLock()
-        self._is_mark_due = False
+        self._marked = 0
         self._behind_mark_bytes = 0
         self.handles: set[int] = set()
         self.lost: Fenced | None = None
@@ -103,12 +103,16 @@ class OwnedFolder:
     @property
     def is_mark_due(self) -> bool:
         """True if the next opening would have to read much of the journal, or all of it."""
-        return self._is_mark_due or self._behind_mark_bytes >= limits.JOURNAL_MARK_BYTES
+        return not self._marked or self._behind_mark_bytes >= limits.JOURNAL_MARK_BYTES
 
-    @is_mark_due.setter
-    def is_mark_due(self, is_due: bool) -> None:
-        self._is_mark_due = is_due
-        self._behind_mark_bytes = 0
+    @property
+    def is_behind_mark(self) -> bool:
+        """True if this daemon published something since the mark on this disk."""
+        return self.sequence != self._marked
+
+    def note_marked(self) -> None:
+        """Note that this disk has a mark with all that was published."""
+        self._marked, self._behind_mark_bytes = self.sequence, 0
 
     # --- what was done, with the lock ------------------------------------------------------------
 

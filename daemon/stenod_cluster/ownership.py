@@ -438,10 +438,11 @@ class Ownership:
                 pass
 
     def close(self) -> None:
-        """Save the marks of all folders, and tell the others that this daemon ends."""
+        """Save the marks that are behind, and tell the others that this daemon ends."""
         for folder in list(self._folders.values()):
-            with suppress(OSError):
-                self.save_mark(folder)
+            if folder.is_behind_mark:
+                with suppress(OSError):
+                    self.save_mark(folder)
         self.hosts.tell_ended()
 
     def save_mark(self, folder: OwnedFolder) -> None:
@@ -460,7 +461,7 @@ class Ownership:
                 folder.identity, self.journal.stream(),
             )  # fmt: skip
             save_mark(self._disk, handle, mark)
-            folder.is_mark_due = False
+            folder.note_marked()
 
     def tidy(self, path: str) -> None:
         """Put away a copy at a name that leads to another session, or to none; blocks.
@@ -601,7 +602,6 @@ class Ownership:
                 save_first_mark(
                     self._disk, handle, self.owner.host, folder.identity, self.journal.stream()
                 )
-            folder.is_mark_due = True
         else:
             return None
         self._keep(folder)
