@@ -394,21 +394,8 @@ BEGINNINGS = sorted(
 )
 BODIES = st.text("abcdefXYZ0123456789_-./+=~%$@:", max_size=70)
 BETWEEN = st.sampled_from(
-    (
-        *AROUND,
-        "",
-        "\n",
-        "\\u0041",
-        '"',
-        "%3D",
-        "\x1f",
-        "\x00",
-        "\x1b[",
-        "\x1b[31m",
-        "\u200b",
-        "\ud800",
-    )
-)
+    (*AROUND, "", "\n\n", "\\n", "\\u0041", '"', "%3D", "\x1f", "\x00", "\x1b[", "\u200b", "\ud800")
+)  # fmt: skip
 KEYS = st.sampled_from([*(each.secret for each in KINDS), *(each.text for each in KINDS)])
 
 
@@ -423,5 +410,5 @@ def test_a_text_that_is_passed_over_has_no_vendors_key(
     for at, between in cuts:
         text = text[:at] + between + text[at:]
     found = DEFAULT.built_in.matches(text)
-    with patch.object(Vendors, "may_match", lambda *_: True):
+    with patch.object(Vendors, "may_match", return_value=True):
         assert DEFAULT.built_in.matches(text) == found
