@@ -138,12 +138,15 @@ def _fenced(text: str, language: str = "") -> list[str]:
 
 def _fence_for(text: str, at_least: int) -> str:
     # Few texts have one, and the search for a character is far faster than the expression.
-    runs = re.findall(r"`+", text) if "`" in text else []
-    return "`" * max(at_least, 1 + max(map(len, runs), default=0))
+    if "`" not in text:
+        return "`" * at_least
+    return "`" * max(at_least, 1 + max(map(len, re.findall(r"`+", text))))
 
 
 def _span(text: str) -> str:
     """A text as code on one line."""
+    if text.isalnum():
+        return f"`{text}`"
     flat = " ".join(without_ansi(text).split())
     fence = _fence_for(flat, at_least=1)
     edge = " " if "`" in flat or not flat else ""
@@ -152,4 +155,5 @@ def _span(text: str) -> str:
 
 def _flat(text: str) -> str:
     """A text on one line, without a meaning of its own as Markdown or HTML."""
-    return _MARKS.sub(r"\\\g<0>", " ".join(without_ansi(text).split()))
+    # Nearly every name is one word.
+    return text if text.isalnum() else _MARKS.sub(r"\\\g<0>", " ".join(without_ansi(text).split()))

@@ -153,7 +153,12 @@ def has_breaks(text: str) -> bool:
 
 def without_breaks(text: str) -> str:
     """A text without its line breaks, and the spaces beside them."""
-    return "".join([line.strip(" \t\\") for line in text.splitlines()])
+    return "".join(lines_of(text))
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, without the spaces beside their breaks."""
+    return [line.strip(" \t\\") for line in text.splitlines()]
 
 
 def joined(text: str) -> Copy | None:

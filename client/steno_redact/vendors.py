@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from steno_redact.limits import CUT_CHARS_MAX, CUT_LINES_MAX, VENDOR_CHARS_MIN
-from steno_redact.normal import Copy, Span, has_breaks, long_words, without_breaks
+from steno_redact.normal import Copy, Span, has_breaks, lines_of, long_words, without_breaks
 
 _W: Final = "[A-Za-z0-9]"
 _U: Final = "[A-Za-z0-9_-]"
@@ -30,8 +30,23 @@ BEGIN: Final = r"(?<![A-Za-z0-9_])(?:(?<!-)|(?<=\s-)|(?<=\A-))"
 _EXACT: Final = re.compile(r"\(\?!\[[^\]]*\]\)|(?<=\{8),2000(?=\})|(?<=\{8,2000\}).*?(?=\(\?P<)")
 _UUID: Final = rf"{_X}{{8}}-{_X}{{4}}-{_X}{{4}}-{_X}{{4}}-{_X}{{12}}"
 
-_RUN: Final = re.compile(rf"[A-Za-z0-9_.+/%$=@:~-]{{{VENDOR_CHARS_MIN},}}")
-"""The characters of keys and tokens, as many as the shortest one has."""
+_KEY_CHARS: Final = "A-Za-z0-9_.+/%$=@:~-"
+"""The characters of keys and tokens."""
+
+_RUN: Final = re.compile(rf"[{_KEY_CHARS}]{{{VENDOR_CHARS_MIN},}}")
+"""As many of them as the shortest key has."""
+
+_CUT: Final = b"\x1f"
+"""Stands for a line break inside of a run; a text with this character only gets a further look."""
+
+_ALIKE: Final = bytes(
+    ord("x") if each in _CUT or _RUN.fullmatch(chr(each) * VENDOR_CHARS_MIN) else ord(" ")
+    for each in range(256)
+)
+_LONG: Final = b"x" * VENDOR_CHARS_MIN
+
+_REST_CHARS_MIN: Final = 10
+"""Characters that follow the beginning in the shortest key."""
 
 Row = tuple[str, str, str]
 
@@ -177,6 +192,7 @@ class Vendors:
         rows = [row for row in ROWS if row[0] in names]
         tree, self._names = _tree(rows)
         self.expression = re.compile(f"{BEGIN}{tree}") if rows else None
+        self._begins = _beginnings(rows) if rows else None
         self._tree = tree
         self._anywhere: re.Pattern[str] | None = None
         # It finds at least as much, and looks at few characters: it may begin inside of a word.
@@ -186,9 +202,12 @@ class Vendors:
             for name, hint, expression in HINTED
             if name in names
         ]
+        self._hints = [hint.encode() for _, hint, _ in self._hinted]
 
     def may_match(self, text: str) -> bool:
         """Whether a key or token may be in a text; far faster than `spans`, and often right."""
+        if not self._may_begin(text):
+            return False
         is_cut = has_breaks(text)
         # Every word of a line is there, too, beside more.
         words = long_words(without_breaks(text) if is_cut else text, VENDOR_CHARS_MIN)
@@ -199,6 +218,14 @@ class Vendors:
         return (
             expression is not None and expression.search(" ".join(_RUN.findall(words))) is not None
         )
+
+    def _may_begin(self, text: str) -> bool:
+        """Whether a long run has a beginning or a hint; no text with a key has none."""
+        runs = _long_runs(text)
+        if self._begins is not None and self._begins.search(runs) is not None:
+            return True
+        whole = runs.replace(_CUT, b"")
+        return any(map(whole.__contains__, self._hints))
 
     def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Start, end and name of each, in no order."""
@@ -262,6 +289,44 @@ def _is_wide(copy: Copy, span: Span) -> bool:
 def vendors_of(names: frozenset[str]) -> Vendors:
     """The search for these names; compiled once."""
     return Vendors(names)
+
+
+def _long_runs(text: str) -> bytes:
+    """The long runs of the characters of keys, which line breaks may cut."""
+    if has_breaks(text):
+        text = _CUT.decode().join(lines_of(text))
+    data = text.encode("utf-8", "surrogatepass")
+    # The search for one long word passes over short ones by its whole length.
+    alike = data.translate(_ALIKE)
+    runs: list[bytes] = []
+    start = alike.find(_LONG)
+    while start >= 0:
+        end = alike.find(b" ", start)
+        if end < 0:
+            end = len(data)
+        runs.append(data[start:end])
+        start = alike.find(_LONG, end)
+    return b" ".join(runs)
+
+
+def _beginnings(rows: Sequence[Row]) -> re.Pattern[bytes]:
+    """The beginnings of all rows where no word goes on, also with line breaks inside of them."""
+    begins = _any_of([begin for _, begins, _ in rows for begin in begins.split()])
+    cut = _CUT.decode()
+    rest = f"[{cut}{_KEY_CHARS}]{{{_REST_CHARS_MIN}}}"
+    return re.compile(f"(?<![A-Za-z0-9_]){begins}{rest}".encode())
+
+
+def _any_of(words: Collection[str]) -> str:
+    """An expression for words that line breaks may cut, a tree of their characters."""
+    if "" in words:
+        # A word ends here, whether others go on or not.
+        return ""
+    tree: dict[str, list[str]] = defaultdict(list)
+    for word in words:
+        tree[word[0]].append(word[1:])
+    branches = [f"{re.escape(one)}{_CUT.decode()}*{_any_of(rest)}" for one, rest in tree.items()]
+    return f"(?:{'|'.join(branches)})"
 
 
 def _tree(rows: Sequence[Row]) -> tuple[str, dict[str, str]]:

@@ -4,15 +4,18 @@ import json
 import random
 import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steno_redact import redactor as redactor_module
 from steno_redact.limits import CUT_CHARS_MAX
 from steno_redact.normal import joined
 from steno_redact.patterns import DEFAULT
 from steno_redact.redactor import TOO_LONG, Redactor
-from steno_redact.vendors import NAMES, vendors_of
+from steno_redact.vendors import HINTED, NAMES, ROWS, Vendors, vendors_of
 
 from .kinds import KINDS, Kind
 
@@ -381,3 +384,31 @@ def test_every_text_with_a_vendors_key_is_searched(seed: int) -> None:
             found += 1
             assert vendors.may_match(text), text
     assert found
+
+
+BEGINNINGS = sorted(
+    {
+        *(begin for _, begins, _ in ROWS for begin in begins.split()),
+        *(hint for _, hint, _ in HINTED),
+    }
+)
+BODIES = st.text("abcdefXYZ0123456789_-./+=~%$@:", max_size=70)
+BETWEEN = st.sampled_from(
+    (*AROUND, "", "\n\n", "\\n", "\\u0041", '"', "%3D", "\x1f", "\x00", "\x1b[", "\u200b", "\ud800")
+)  # fmt: skip
+KEYS = st.sampled_from([*(each.secret for each in KINDS), *(each.text for each in KINDS)])
+
+
+@given(
+    st.lists(KEYS | st.builds(str.__add__, st.sampled_from(BEGINNINGS), BODIES) | BODIES | BETWEEN),
+    st.lists(st.tuples(st.integers(0, 300), BETWEEN), max_size=4),
+)
+def test_a_text_that_is_passed_over_has_no_vendors_key(
+    pieces: list[str], cuts: list[tuple[int, str]]
+) -> None:
+    text = "".join(pieces)
+    for at, between in cuts:
+        text = text[:at] + between + text[at:]
+    found = DEFAULT.built_in.matches(text)
+    with patch.object(Vendors, "may_match", return_value=True):
+        assert DEFAULT.built_in.matches(text) == found

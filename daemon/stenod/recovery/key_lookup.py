@@ -17,20 +17,23 @@ _FIRST_READ_BYTES: Final = 64 * limits.KIB
 """Bytes of the first read of a command; each further read is four times as long, and rare."""
 
 
-def build_filter(log: Log) -> KeyFilter:
-    """Returns a filter of all keys in the session's files; reads all files twice.
+def build_filter(log: Log, lines: int) -> KeyFilter:
+    """Returns a filter of all keys in the session's files; reads past generations twice.
 
     The first read counts the lines, for the filter's size: a line has at most one key of its own.
+
+    Args:
+        log: the session's files.
+        lines: those of the present generation.
     """
     generations = log.generations()
-    lines = sum(
-        count_lines(block) for generation in generations for _, block in blocks(log, generation)
-    )
+    past = (generation for generation in generations if generation != log.generation)
+    lines += sum(count_lines(block) for generation in past for _, block in blocks(log, generation))
     found = KeyFilter(2 * lines)
     for generation in generations:
         for _, block in blocks(log, generation):
-            found.add_block(block)
-    found.add_block(log.timeline())
+            found.add_lines(block)
+    found.add_timeline(log.timeline())
     return found
 
 

@@ -414,7 +414,10 @@ class Writer:
         if machine.keys.needs_filter:
             if not machine.keys.knows_youngest:
                 self._files.want_recovery_point()
-            machine.keys.use_filter(await self._services.read(lambda: key_lookup.build_filter(log)))
+            lines = machine.head.line
+            machine.keys.use_filter(
+                await self._services.read(lambda: key_lookup.build_filter(log, lines))
+            )
             if not self._must_be_looked_up(opened, command):
                 return None
         found = await self._services.read(lambda: key_lookup.look_up(log, log.path, command.key))

@@ -77,8 +77,8 @@ def test_the_youngest_key_is_unknown_until_the_filter_is_complete() -> None:
     table.add(uuid7(OPENED_MS + 7, 1), applied())
     assert table.youngest_ms is None
     found = KeyFilter(4)
-    found.add_block(b"".join(stamped(uuid7(OPENED_MS - 50, 2), ["x"])))
-    found.add_block(line({"kind": "cleared", "key": uuid7(OPENED_MS - 40, 3)}))
+    found.add_lines(b"".join(stamped(uuid7(OPENED_MS - 50, 2), ["x"])))
+    found.add_timeline(line({"kind": "cleared", "key": uuid7(OPENED_MS - 40, 3)}))
     table.use_filter(found)
 
     assert table.youngest_ms == OPENED_MS + 7
@@ -91,7 +91,7 @@ def test_with_a_filter_only_keys_that_may_be_in_the_files_are_looked_up() -> Non
     table.add("in-the-table", applied())
     assert table.needs_filter
     found = KeyFilter(0)
-    found.add_block(b"".join(stamped("in-the-files", ["x"])))
+    found.add_lines(b"".join(stamped("in-the-files", ["x"])))
     table.use_filter(found)
     table.add("later", applied())
 

@@ -53,6 +53,27 @@ def test_a_key_that_others_begin_with_is_found_without_reading_them_all(
     assert len(reads) <= 3
 
 
+def test_a_filter_reads_the_present_generation_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    apply(opened, checkpoint("c"))
+    apply(opened, revert("r", 0))
+    apply(opened, append("k2"), *[user("x")] * 3)
+    size, read = opened.log.size, opened.log.read
+    taken: list[int] = []
+
+    def counted(generation: int, offset: int, size: int) -> bytes:
+        taken.append(len(data := read(generation, offset, size)))
+        return data
+
+    monkeypatch.setattr(opened.log, "read", counted)
+    key_filter = key_lookup.build_filter(opened.log, opened.machine.head.line)
+
+    assert sum(taken) == size
+    assert all(key in key_filter for key in (b"k1", b"c", b"r", b"k2"))
+    assert b"k3" not in key_filter
+
+
 @pytest.mark.parametrize("block", [7, 64, 1000])
 def test_a_batch_is_found_across_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     _, _, opened = fresh()
