@@ -721,7 +721,7 @@ def test_the_event_loop_does_not_wait_for_a_publication_that_is_under_way(one: H
 
 def test_the_event_loop_leaves_the_mark_of_a_folder_to_a_thread(one: Host) -> None:
     log, folder = synced_log(one)
-    folder.is_mark_due = True
+    folder._marked = 0
     log.append(line("2"))
     assert synced_on_loop(log) is None
     log.sync()
