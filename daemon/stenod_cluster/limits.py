@@ -56,7 +56,7 @@ takes about a millisecond."""
 RETRY_S_MAX: Final = 0.1
 """Longest pause before a message is sent again; a lost leader is replaced after 4 to 9 s."""
 
-SETUP_RETRY_S: Final = 0.5
+SETUP_RETRY_S: Final = 0.1
 """Pause before the streams are asked for again, while the servers choose a leader."""
 
 SUSPECT_S: Final = 3.0
