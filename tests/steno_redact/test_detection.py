@@ -412,3 +412,13 @@ def test_a_text_that_is_passed_over_has_no_vendors_key(
     found = DEFAULT.built_in.matches(text)
     with patch.object(Vendors, "may_match", return_value=True):
         assert DEFAULT.built_in.matches(text) == found
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+def test_a_key_is_not_passed_over_where_a_line_break_cuts_what_it_is_known_by(begin: str) -> None:
+    for text in (kind.text for kind in KINDS if begin in kind.text):
+        for cut in range(text.find(begin), text.find(begin) + len(begin) + 1):
+            cut_text = f"word\n{text[:cut]}\n  {text[cut:]}"
+            found = DEFAULT.built_in.matches(cut_text)
+            with patch.object(Vendors, "may_match", return_value=True):
+                assert DEFAULT.built_in.matches(cut_text) == found

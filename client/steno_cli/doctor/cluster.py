@@ -109,7 +109,7 @@ def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
     if is_nearly_full(stream):
         yield warning(
             f"the stream {stream.name} has {size(stream.bytes)} of the {size(stream.bytes_max)}"
-            " that it may have; the last eighth, or 1 GiB, takes no records",
+            " that it may have; its last eighth, at most 1 GiB, takes no records",
             "run `steno gc --keep-generations 1`, or raise max_file_store of the servers and"
             " max_bytes of the stream",
         )
@@ -133,8 +133,10 @@ def has_majority(stream: ClusterStream) -> bool:
 def is_nearly_full(stream: ClusterStream) -> bool:
     """Whether a stream has used three quarters of the space that it may have.
 
-    Daemons refuse records in its last eighth, or its last GiB.
+    Daemons refuse records in its last eighth, or in its last GiB if that is less.
 
+    >>> is_nearly_full(ClusterStream(name="s", bytes=74, bytes_max=100))
+    False
     >>> is_nearly_full(ClusterStream(name="s", bytes=75, bytes_max=100))
     True
     >>> is_nearly_full(ClusterStream(name="s", bytes=95, bytes_max=-1))
