@@ -36,7 +36,7 @@ _NO_RESPONDERS: Final = "503"
 
 
 class NotConnectedError(Exception):
-    """No server is connected; nothing was sent."""
+    """No server is connected, or not one that may be used; nothing was sent."""
 
 
 class UnansweredError(Exception):
@@ -119,7 +119,7 @@ class Connection:
     Args:
         options: the servers, and what they ask for.
         name: the name of this client on the servers.
-        prepare: runs for as long as a connection lasts, and alone uses it until it calls `trust`.
+        prepare: runs for as long as a connection lasts, and alone asks over it before `trust`.
 
     Raises:
         OSError: a file that the options name cannot be used.
@@ -168,7 +168,7 @@ class Connection:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether this connection leads to the right stream: nobody but `prepare` uses another."""
+        """Whether this connection leads to the right stream: nobody but `prepare` asks another."""
         return self._trusted.is_set()
 
     @property
@@ -238,15 +238,15 @@ class Connection:
         return self._client is not None and not self._is_closed
 
     def trust(self) -> None:
-        """Let all use the connection."""
+        """Let all ask over the connection."""
         self._trusted.set()
 
     def distrust(self) -> None:
-        """Let `prepare` alone use the connection."""
+        """Let `prepare` alone ask over the connection."""
         self._trusted.clear()
 
     async def wait_trusted(self, wait_s: float) -> None:
-        """Wait until others than `prepare` may use a connection."""
+        """Wait until others than `prepare` may ask over a connection."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._trusted.wait()
@@ -297,10 +297,13 @@ class Connection:
             self._waiting.pop(token, None)
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
-        """Send a message that nobody answers, if there is a connection."""
+        """Send a message that nobody answers and that decides nothing, over any connection.
+
+        A daemon that says nothing while it looks at the stream would be succeeded, and what begins
+        a batch is not stored without its end.
+        """
         with suppress(NotConnectedError, UnansweredError, OSError):
             client = self._client_for(body)
-            self._check_trusted()
             async with asyncio.timeout(limits.RESEND_S):
                 await self._send(client, subject, body, "", headers)
 
