@@ -244,6 +244,20 @@ def test_an_old_copy_that_other_hosts_fill_up_is_refused() -> None:
             journal.wait_ready(READY_S)
 
 
+def test_a_note_that_went_to_another_stream_is_none_of_this_one(three_nodes: NatsCluster) -> None:
+    chosen = options(three_nodes)
+    stream = stream_name(chosen.cluster)
+    with ready(chosen, Trust(None, Request.CREATE)) as journal:
+        at = stored(journal, "s", 0)
+        rebuild(three_nodes, stream)
+        with ready(chosen, Trust(None, Request.CREATE)) as other:
+            for number in range(at):
+                stored(other, f"s{number}", 0)
+        with pytest.raises(ForeignStream):
+            journal.note_taken("s", "bob", ANN, Kind.CHANGE)
+        assert journal._identity.own.sequence == at
+
+
 def test_a_last_batch_or_a_purged_message_says_nothing_against_the_stream(
     three_nodes: NatsCluster,
 ) -> None:
