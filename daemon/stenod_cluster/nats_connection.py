@@ -13,8 +13,9 @@ import random
 import secrets
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from errno import EACCES, ECONNREFUSED, EMSGSIZE
 from typing import Any, Final, TypeVar
@@ -33,6 +34,7 @@ from stenod_cluster.wire import header_lines
 T = TypeVar("T")
 
 _NO_RESPONDERS: Final = "503"
+_IS_JUDGING: Final = ContextVar("_IS_JUDGING", default=False)
 
 
 class NotConnectedError(Exception):
@@ -149,6 +151,7 @@ class Connection:
         self._posted: set[asyncio.Task[None]] = set()
         self._connected = asyncio.Event()
         self._trusted = asyncio.Event()
+        self._was_trusted = False
         self._lost = asyncio.Event()
         self._ended = asyncio.Event()
         self._is_closed = False
@@ -239,11 +242,21 @@ class Connection:
 
     def trust(self) -> None:
         """Let all ask over the connection."""
+        self._was_trusted = True
         self._trusted.set()
 
     def distrust(self) -> None:
-        """Let `prepare` alone ask over the connection."""
+        """Let `prepare` alone ask over the connection, and what is `judging`."""
         self._trusted.clear()
+
+    @contextmanager
+    def judging(self) -> Generator[None]:
+        """Ask over a connection that was trusted: what was stored over it may have to go again."""
+        token = _IS_JUDGING.set(True)
+        try:
+            yield
+        finally:
+            _IS_JUDGING.reset(token)
 
     async def wait_trusted(self, wait_s: float) -> None:
         """Wait until others than `prepare` may ask over a connection."""
@@ -342,7 +355,8 @@ class Connection:
 
     def _check_trusted(self) -> None:
         # What an old copy of the stream says of a name would move or remove the files here.
-        if not self.is_trusted and asyncio.current_task() is not self._preparing:
+        may_ask = self.is_trusted or (self._was_trusted and _IS_JUDGING.get())
+        if not may_ask and asyncio.current_task() is not self._preparing:
             raise NotConnectedError(self._trouble)
 
     async def _send(
@@ -499,6 +513,7 @@ class Connection:
         self._client, self._inbox = client, inbox
         self._lost.clear()
         self._connected.set()
+        self._was_trusted = False
         self.distrust()
         self._end_preparing()
         self._preparing = self._track(self._prepare())

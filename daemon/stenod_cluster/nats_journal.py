@@ -280,10 +280,11 @@ class NatsJournal(Journal):
         sequence, count = own.sequence, len(publication.batch)
         try:
             is_old = sequence - count < before or self._identity.is_old_copy
-            if is_old or all(each.after in {0, UNFENCED} for each in publication.batch):
-                await self._identity.check_same(sequence, count)
-            if is_old:
-                await self._identity.refuse_old_copy(sequence, count, before)
+            with self._connection.judging():
+                if is_old or all(each.after in {0, UNFENCED} for each in publication.batch):
+                    await self._identity.check_same(sequence, count)
+                if is_old:
+                    await self._identity.refuse_old_copy(sequence, count, before)
         except ForeignStream as error:
             self._refuse(error)
             self._look_again.set()
