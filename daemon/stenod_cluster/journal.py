@@ -12,7 +12,6 @@ them; there `publish_on_loop` is awaited.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from errno import EBADMSG
 from typing import Final, NamedTuple, Protocol
@@ -444,7 +443,7 @@ class Journal(Protocol):
 
         Args:
             host: the host.
-            after: the last note that was read before.
+            after: the last note that was handled before.
 
         Raises:
             JournalLost: no majority of the servers says that there are no others.
@@ -454,9 +453,6 @@ class Journal(Protocol):
         is_new = last is not None and last.sequence > after
         found = list(self.read(subject, after, last.sequence)) if last and is_new else []
         self.confirm()
-        if found:
-            with suppress(OSError):
-                self.purge(subject, found[-1].sequence + 1)
         return found
 
 

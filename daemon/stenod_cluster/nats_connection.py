@@ -13,8 +13,9 @@ import random
 import secrets
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from errno import EACCES, ECONNREFUSED, EMSGSIZE
 from typing import Any, Final, TypeVar
@@ -33,10 +34,11 @@ from stenod_cluster.wire import header_lines
 T = TypeVar("T")
 
 _NO_RESPONDERS: Final = "503"
+_IS_JUDGING: Final = ContextVar("_IS_JUDGING", default=False)
 
 
 class NotConnectedError(Exception):
-    """No server is connected; nothing was sent."""
+    """No server is connected, or not one that may be used; nothing was sent."""
 
 
 class UnansweredError(Exception):
@@ -119,7 +121,7 @@ class Connection:
     Args:
         options: the servers, and what they ask for.
         name: the name of this client on the servers.
-        prepare: runs for as long as a connection lasts, and alone uses it until it calls `trust`.
+        prepare: runs for as long as a connection lasts, and alone asks over it before `trust`.
 
     Raises:
         OSError: a file that the options name cannot be used.
@@ -149,6 +151,7 @@ class Connection:
         self._posted: set[asyncio.Task[None]] = set()
         self._connected = asyncio.Event()
         self._trusted = asyncio.Event()
+        self._was_trusted = False
         self._lost = asyncio.Event()
         self._ended = asyncio.Event()
         self._is_closed = False
@@ -168,7 +171,7 @@ class Connection:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether this connection leads to the right stream: nobody but `prepare` uses another."""
+        """Whether this connection leads to the right stream: nobody but `prepare` asks another."""
         return self._trusted.is_set()
 
     @property
@@ -238,15 +241,25 @@ class Connection:
         return self._client is not None and not self._is_closed
 
     def trust(self) -> None:
-        """Let all use the connection."""
+        """Let all ask over the connection."""
+        self._was_trusted = True
         self._trusted.set()
 
     def distrust(self) -> None:
-        """Let `prepare` alone use the connection."""
+        """Let `prepare` alone ask over the connection, and what is `judging`."""
         self._trusted.clear()
 
+    @contextmanager
+    def judging(self) -> Generator[None]:
+        """Ask over a connection that was trusted: what was stored over it may have to go again."""
+        token = _IS_JUDGING.set(True)
+        try:
+            yield
+        finally:
+            _IS_JUDGING.reset(token)
+
     async def wait_trusted(self, wait_s: float) -> None:
-        """Wait until others than `prepare` may use a connection."""
+        """Wait until others than `prepare` may ask over a connection."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._trusted.wait()
@@ -297,10 +310,13 @@ class Connection:
             self._waiting.pop(token, None)
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
-        """Send a message that nobody answers, if there is a connection."""
+        """Send a message that nobody answers and that decides nothing, over any connection.
+
+        A daemon that says nothing while it looks at the stream would be succeeded, and what begins
+        a batch is not stored without its end.
+        """
         with suppress(NotConnectedError, UnansweredError, OSError):
             client = self._client_for(body)
-            self._check_trusted()
             async with asyncio.timeout(limits.RESEND_S):
                 await self._send(client, subject, body, "", headers)
 
@@ -339,7 +355,8 @@ class Connection:
 
     def _check_trusted(self) -> None:
         # What an old copy of the stream says of a name would move or remove the files here.
-        if not self.is_trusted and asyncio.current_task() is not self._preparing:
+        may_ask = self.is_trusted or (self._was_trusted and _IS_JUDGING.get())
+        if not may_ask and asyncio.current_task() is not self._preparing:
             raise NotConnectedError(self._trouble)
 
     async def _send(
@@ -496,6 +513,7 @@ class Connection:
         self._client, self._inbox = client, inbox
         self._lost.clear()
         self._connected.set()
+        self._was_trusted = False
         self.distrust()
         self._end_preparing()
         self._preparing = self._track(self._prepare())

@@ -27,6 +27,7 @@ from stenod_cluster.jetstream import (
 )
 from stenod_cluster.journal import (
     REMEDY,
+    UNFENCED,
     ForeignMessage,
     ForeignStream,
     InDoubt,
@@ -264,8 +265,8 @@ class NatsJournal(Journal):
     async def _note_stored(self, publication: Publication, own: Own, before: int) -> None:
         """Remember a sequence, if it is one of the stream that this daemon looked at.
 
-        The first message of a subject has no fence against another stream, and the fences of an old
-        copy let in what follows a message that it has.
+        The first message of a subject has no fence against another stream, a note has none at all,
+        and the fences of an old copy let in what follows a message that it has.
 
         Args:
             publication: what was stored.
@@ -279,10 +280,11 @@ class NatsJournal(Journal):
         sequence, count = own.sequence, len(publication.batch)
         try:
             is_old = sequence - count < before or self._identity.is_old_copy
-            if is_old or all(each.after == 0 for each in publication.batch):
-                await self._identity.check_same(sequence, count)
-            if is_old:
-                await self._identity.refuse_old_copy(sequence, count, before)
+            with self._connection.judging():
+                if is_old or all(each.after in {0, UNFENCED} for each in publication.batch):
+                    await self._identity.check_same(sequence, count)
+                if is_old:
+                    await self._identity.refuse_old_copy(sequence, count, before)
         except ForeignStream as error:
             self._refuse(error)
             self._look_again.set()

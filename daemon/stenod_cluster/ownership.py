@@ -41,6 +41,7 @@ from stenod_cluster.journal import (
     held,
     published,
     subject_of_name,
+    subject_of_notes,
 )
 from stenod_cluster.mirror import (
     HERE,
@@ -123,7 +124,7 @@ class Ownership:
         self.alone, self._marking = self.copies.alone, self.copies.marking
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
         self._lock = threading.Lock()
-        # The last note for this host that was read.
+        # The last note for this host that was handled.
         self._noted = 0
         # The sessions that are being taken over, each with the last note that another daemon did.
         self._taking: dict[str, Message | None] = {}
@@ -378,8 +379,8 @@ class Ownership:
         """
         began = time.monotonic()
         found: list[tuple[str, Owner]] = []
-        for note in self.journal.taken_from(self.owner.host, self._noted):
-            self._noted = note.sequence
+        notes = self.journal.taken_from(self.owner.host, self._noted)
+        for note in notes:
             path = note.body.decode(errors="surrogateescape")
             folder = self.found(path)
             # What this daemon published since shows that the other one came too late.
@@ -389,6 +390,10 @@ class Ownership:
             if note.kind is Kind.CHANGE:
                 self._note_left(path, note)
                 self.hosts.tell_left(path)
+            self._noted = note.sequence
+        if notes:
+            with suppress(OSError):
+                self.journal.purge(subject_of_notes(self.owner.host), self._noted + 1)
         self.heard_at = began
         return found
 

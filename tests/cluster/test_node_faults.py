@@ -251,6 +251,33 @@ def test_nobody_reads_over_a_new_connection_before_its_stream_is_known(
         assert last.sequence == first
 
 
+def test_a_daemon_says_that_it_lives_or_ends_although_its_stream_is_not_known(
+    one_node: NatsCluster,
+) -> None:
+    chosen, heard = options(one_node), list[str]()
+    with joined(chosen, "bob") as other:
+        other.wait_ready(READY_S)
+        other.listen(lambda topic, _: heard.append(topic))
+        with joined(chosen, "ann") as journal:
+            journal.wait_ready(READY_S)
+
+            def is_heard() -> bool:
+                journal.announce(ANN, "who", b"")
+                return "who" in heard
+
+            wait_until(is_heard, "nobody hears")
+
+            async def distrust() -> None:
+                journal._connection.distrust()
+
+            journal._connection.post(distrust)
+            journal.announce(ANN, "alive", b"")
+            wait_until(lambda: "alive" in heard, "it seems dead")
+            journal._connection.post(distrust)
+            journal.announce(ANN, "ended", b"")
+        wait_until(lambda: "ended" in heard, "others wait for it")
+
+
 def test_what_began_before_a_connection_ended_does_not_go_on_over_an_unknown_stream(
     one_node: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

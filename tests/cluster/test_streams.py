@@ -23,7 +23,7 @@ from stenod_cluster.subjects import stream_name
 from stenod_cluster.trust import Request, Trust
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, joined, options
-from support.nats_requests import REQUEST_S, ask, rebuild
+from support.nats_requests import REQUEST_S, ask, rebuild, stream_info
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
@@ -242,6 +242,39 @@ def test_an_old_copy_that_other_hosts_fill_up_is_refused() -> None:
             assert journal.began() > last
         with joined(chosen, "bob", other) as journal, pytest.raises(ForeignStream):
             journal.wait_ready(READY_S)
+
+
+def test_what_went_to_another_stream_is_removed_although_that_is_refused_meanwhile(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = options(three_nodes)
+    stream = stream_name(chosen.cluster)
+    with ready(chosen, Trust(None, Request.CREATE)) as journal:
+        stored(journal, "s", 0)
+        rebuild(three_nodes, stream)
+        check_same = journal._identity.check_same
+
+        async def check_late(sequence: int, count: int) -> None:
+            journal._refuse(ForeignStream(None, "another message went there, too"))
+            await check_same(sequence, count)
+
+        monkeypatch.setattr(journal._identity, "check_same", check_late)
+        assert isinstance(put(journal, "t", 0), ForeignStream)
+    assert stream_info(three_nodes, stream)["state"]["messages"] == 0
+
+
+def test_a_note_that_went_to_another_stream_is_none_of_this_one(three_nodes: NatsCluster) -> None:
+    chosen = options(three_nodes)
+    stream = stream_name(chosen.cluster)
+    with ready(chosen, Trust(None, Request.CREATE)) as journal:
+        at = stored(journal, "s", 0)
+        rebuild(three_nodes, stream)
+        with ready(chosen, Trust(None, Request.CREATE)) as other:
+            for number in range(at):
+                stored(other, f"s{number}", 0)
+        with pytest.raises(ForeignStream):
+            journal.note_taken("s", "bob", ANN, Kind.CHANGE)
+        assert journal._identity.own.sequence == at
 
 
 def test_a_last_batch_or_a_purged_message_says_nothing_against_the_stream(

@@ -19,7 +19,7 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from stenod_cluster.journal import ForeignStream, JournalLost, Kind, host_of_notes
+from stenod_cluster.journal import ForeignStream, JournalLost, Kind, host_of_notes, subject_of_notes
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import MemoryJournal, MemoryStream
 from support.replicated import Host, line
@@ -528,6 +528,30 @@ def test_a_host_that_is_overtaken_while_it_takes_a_session_knows_that_its_copy_i
     with pytest.raises(BadRequest, match="ipc:///two"):
         one.ownership.acquire("s")
     assert content(two, "s") == line("1") + line("2")
+
+
+def test_a_host_that_dies_while_it_handles_its_notes_handles_them_at_its_next_start(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", "1")
+    two.now += 100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "announce", lambda *_: None)
+        write(two, "s", "2")
+
+    def die(*_: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.ownership, "lose", die)
+        with pytest.raises(InterruptedError):
+            one.ownership.look_for_losses()
+    one.start()
+    one.ownership.look_for_losses()
+    mark = one.ownership.copies.mark("s")
+    assert mark is not None
+    assert mark.is_left
+    assert stream.last("one", subject_of_notes("one")) is None
 
 
 def test_a_takeover_that_dies_between_its_notes_leaves_one_host_that_brings_the_session(
