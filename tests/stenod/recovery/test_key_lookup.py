@@ -96,3 +96,28 @@ def test_a_key_in_a_message_is_only_text() -> None:
     opened = session.open()
 
     assert found(opened, "k1") is None
+
+
+@pytest.mark.parametrize("block", [7, 200, 1000])
+def test_lines_before_a_key_are_counted_once_behind_others_that_only_look_like_it(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    disk, session, opened = fresh()
+    opened.log.close()
+    nested = b'{"role":"user","content":[{"type":"text","text":"","_id":"k1"}]}\n'
+    disk.plant(f"{PATH}/context.jsonl", (foreign("x") + nested) * 30)
+    opened = session.open()
+    apply(opened, append("k0"), user("one"))
+    apply(opened, append("k1"), user("two"))
+    monkeypatch.setattr(limits, "BLOCK_BYTES", block)
+    lines: list[int] = []
+    count_lines = key_lookup.count_lines
+
+    def counted(data: bytes) -> int:
+        lines.append(count_lines(data))
+        return lines[-1]
+
+    monkeypatch.setattr(key_lookup, "count_lines", counted)
+
+    assert found(opened, "k1") == Position(0, 61)
+    assert sum(lines) <= 61
