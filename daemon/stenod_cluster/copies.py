@@ -363,8 +363,9 @@ class Copies:
                 self._disk.move(parent, name, target, new_name)
                 self._disk.fsync(target)
                 self._disk.fsync(parent)
-            # Copies that were stale below the old place are stale below the new one.
-            self._put_away_all(each for each in self.here(goal) if each != goal)
+            with suppress(OSError):
+                # Copies that were stale below the old place are stale below the new one.
+                self._put_away_all(each for each in self.here(goal) if each != goal)
             self._remove_empty_above(source)
             return True
         return False
