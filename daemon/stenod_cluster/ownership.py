@@ -389,8 +389,9 @@ class Ownership:
                 found.append((path, note.owner))
             if note.kind is Kind.CHANGE:
                 self._note_left(path, note)
-                self.hosts.tell_left(path)
             self._noted = note.sequence
+            if note.kind is Kind.CHANGE:
+                self.hosts.tell_left(path)
         if notes:
             with suppress(OSError):
                 self.journal.purge(subject_of_notes(self.owner.host), self._noted + 1)
