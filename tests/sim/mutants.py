@@ -439,7 +439,7 @@ MUTANTS = {
         [(JsonlLog, "sync_all", staticmethod(_sync_each_log_by_itself))], {"groups": 17}
     ),
     "a file with a failed sync that is read as any other": Mutant(
-        [(FailedSyncs, "has", _never)], {"rough": 84}
+        [(FailedSyncs, "has", _never)], {"rough": 528}
     ),
     "a record that is published before it is durable": Mutant(
         [(Writer, "_sealed", _publish_before_commit)], {"context": 0}
