@@ -246,7 +246,7 @@ class Copies:
                 if is_refused:
                     take_out(self._disk, folder)
                 elif found is None or (name is None and self._journal.last(found) is None):
-                    found = self._compared(path, folder, name)
+                    found = self._compared(path, folder, mark, name)
         except FileNotFoundError:
             return None
         if found is not None and not self._has_gone(path, name, found):
@@ -256,13 +256,14 @@ class Copies:
         self._remove_empty_above(path)
         return None
 
-    def _compared(self, path: str, folder: int, name: Message | None) -> str | None:
+    def _compared(
+        self, path: str, folder: int, mark: Mark | None, name: Message | None
+    ) -> str | None:
         """Compare files with the session that had their name last, and is elsewhere now.
 
         Returns:
             That session if the files are of it; None if they were put away.
         """
-        mark = read_mark(self._disk, folder, self._host)
         of_mark = "" if mark is None else mark.identity
         identity = of_mark if name is None else name.label.identity
         if not identity or self._journal.last(identity) is None:

@@ -560,17 +560,17 @@ class Ownership:
 
         Of two copies without such a mark, either may be brought into another stream.
         """
+        path = folder.path
         if others:
             self._note_here(folder)
         for host in sorted(others):
-            self.journal.note_taken(folder.path, host, self.owner, Kind.CHANGE)
-        path = folder.path
+            self.journal.note_taken(path, host, self.owner, Kind.CHANGE)
         # Behind the notes: an opening that dies before them reads the same messages once more.
         with suppress(FileNotFoundError), self._marking(path), self.opened(path) as handle:
             self._check_taking(folder)
             self._save_mark(folder, handle)
         if others:
-            self.hosts.tell_taken(folder.path, others)
+            self.hosts.tell_taken(path, others)
 
     def _note_here(self, folder: OwnedFolder) -> None:
         """Note on this disk that it has the newest files, before another host notes it."""
