@@ -327,10 +327,11 @@ class Journal(Protocol):
 
     @abstractmethod
     def confirm(self) -> None:
-        """Check that a majority of the servers can hear each other.
+        """Check that a majority of the servers can hear each other, in the stream of `marker`.
 
         Raises:
             JournalLost: it cannot, or nobody says so.
+            ForeignStream: the stream was made again.
         """
         ...
 
@@ -378,7 +379,7 @@ class Journal(Protocol):
         """Remove a subject's messages with a sequence below `before`.
 
         Args:
-            subject: that of a session, or of a name.
+            subject: that of a session, a name or notes.
             before: the first one that stays; one that the subject has if `after` is given.
             after: these and those before it stay. The newest are removed first, so that what is
                 left behind `after` is a beginning whenever it ends.
