@@ -195,8 +195,6 @@ def are_current(host: Host) -> bool:
     return states == [True] * 3 and not any(each["offline"] for each in stream["replicas"])
 
 
-# Beside other tests, its many restarts and choices of leaders take longer than a usual test may.
-@pytest.mark.timeout(400)
 @pytest.mark.slow
 def test_the_guide_is_followed_from_its_files_to_leaving(place: Place) -> None:
     followed: set[str] = set()
