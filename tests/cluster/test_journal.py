@@ -79,6 +79,19 @@ def test_the_last_messages_of_several_folders_are_read_together(join: Join) -> N
     assert [each.sequence if each else None for each in last] == [*found, None]
 
 
+def test_last_messages_that_one_answer_has_no_room_for_are_read_too(join: Join) -> None:
+    journal = join("ann")
+    body = bytes(limits.JOURNAL_BODY_BYTES_MAX)
+    names = [f"large{number}" for number in range(limits.READ_BATCH_BYTES // len(body) + 2)]
+    for name in names:
+        last_after(journal, name, stored(journal, name, 0, body=body))
+
+    found = journal.last_of([*names, "never"])
+
+    assert found.pop() is None
+    assert all(isinstance(each, Message) and each.body == body for each in found)
+
+
 @pytest.mark.parametrize("folder", ["a.b/c d", "*/>", "%2E/ä€", "Kimi:x/\udcff", "tab\tline\n/q"])
 def test_every_folder_name_has_its_own_subject(join: Join, folder: str) -> None:
     journal = join("ann")

@@ -395,6 +395,23 @@ def test_a_copy_follows_its_session_to_another_name(one: Host, two: Host) -> Non
     assert read(one, "q") == line("above") + line("theirs")
 
 
+def test_a_copy_has_moved_although_those_below_it_cannot_be_put_away_now(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "p", "above")
+    two.now += 100.0
+    rename_at(two, "p", "q")
+
+    def fail(_: object) -> None:
+        monkeypatch.undo()
+        raise JournalLost(None, "no majority")
+
+    monkeypatch.setattr(one.ownership.copies, "_put_away_all", fail)
+    one.ownership.tidy("p")
+    assert Path(one.tree, "q", "context.jsonl").read_bytes() == line("above")
+    assert not Path(one.tree, "p").exists()
+
+
 def test_a_copy_of_a_session_whose_place_is_taken_here_is_removed(one: Host, two: Host) -> None:
     write(one, "p", "above")
     two.now += 100.0

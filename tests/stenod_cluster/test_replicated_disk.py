@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from steno_protocol import paths
 from steno_protocol.commands import DeleteStream
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
@@ -717,6 +718,19 @@ def test_the_event_loop_does_not_wait_for_a_publication_that_is_under_way(one: H
         assert synced_on_loop(log) is None
     assert log.synced < log.size
     assert synced_on_loop(log) == [None]
+
+
+def test_a_daemon_that_ends_saves_the_marks_that_are_behind_alone(one: Host) -> None:
+    log, _ = synced_log(one)
+    mark = Path(one.tree, "s", paths.JOURNAL_MARK)
+    one.ownership.close()
+    saved = mark.stat().st_ino, mark.read_bytes()
+    one.ownership.close()
+    assert (mark.stat().st_ino, mark.read_bytes()) == saved
+    log.append(line("2"))
+    log.sync()
+    one.ownership.close()
+    assert mark.read_bytes() != saved[1]
 
 
 def test_the_event_loop_leaves_the_mark_of_a_folder_to_a_thread(one: Host) -> None:
