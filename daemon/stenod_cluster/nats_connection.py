@@ -140,6 +140,7 @@ class Connection:
         _check_credentials(options)
         self._servers = list(options.servers)
         self._client: Client | None = None
+        self._open: set[Client] = set()
         self._trouble = "no server has been asked yet"
         self._heard_error: Exception | None = None
         self._hearers: list[tuple[str, Callable[[str, bytes], None]]] = []
@@ -402,16 +403,21 @@ class Connection:
             await _subscribe(self._client, subject, _hearing(hear))
 
     async def _keep_connected(self) -> None:
-        while not self._is_closed:
-            await self._connect_to_any()
-            wait = self._lost if self._client is not None else self._ended
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if self._client else limits.RECONNECT_S):
-                    await wait.wait()
-        until = self._loop.time() + limits.CLOSE_S
-        while self._calls and (left_s := until - self._loop.time()) > 0:
-            await asyncio.wait(self._calls, timeout=left_s)
-        self._has_ended.set()
+        try:
+            while not self._is_closed:
+                await self._connect_to_any()
+                wait = self._lost if self._client is not None else self._ended
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(None if self._client else limits.RECONNECT_S):
+                        await wait.wait()
+            until = self._loop.time() + limits.CLOSE_S
+            while self._calls and (left_s := until - self._loop.time()) > 0:
+                await asyncio.wait(self._calls, timeout=left_s)
+        finally:
+            # An event loop that ends starts no other task.
+            for client in self._open:
+                _close_socket(client)
+            self._has_ended.set()
 
     def _end_soon(self) -> None:
         """End once the announcements are sent: the last one is that this daemon ends."""
@@ -447,7 +453,7 @@ class Connection:
                 failure = self._heard_error or error
                 self._trouble = self._explained(client, server, failure)
                 is_refused &= _is_refusal(failure) or self._wants_certificate(client)
-                self._track(_close(client))
+                self._track(self._close(client))
             else:
                 self._is_refused = False
                 return
@@ -466,11 +472,12 @@ class Connection:
                         is_joined = True
         finally:
             if not is_joined:
-                self._track(_close(client))
+                self._track(self._close(client))
         return is_joined
 
     async def _connect(self, client: Client, server: str) -> None:
         self._heard_error = None
+        self._open.add(client)
 
         async def lost() -> None:
             self._lose(client, f"the connection to {_bare(server)} ended")
@@ -495,6 +502,12 @@ class Connection:
             closed_cb=lost,
             error_cb=failed,
         )
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # The library waits with `asyncio.wait_for`, which before Python 3.12 loses a
+            # cancellation that comes together with the result.
+            await self._close(client)
+            raise asyncio.CancelledError
 
     async def _adopt(self, client: Client) -> None:
         """Use a new connection for all that is sent from now on."""
@@ -523,7 +536,17 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(limits.RESEND_S):
                 await self._ended.wait()
-        await _close(client)
+        await self._close(client)
+
+    async def _close(self, client: Client) -> None:
+        # A server that does not read any more lets nothing be flushed.
+        try:
+            with suppress(TimeoutError, nats.errors.Error, OSError, asyncio.InvalidStateError):
+                async with asyncio.timeout(limits.CLOSE_S):
+                    await client.close()
+        finally:
+            _close_socket(client)
+            self._open.discard(client)
 
     def _explained(self, client: Client, server: str, error: Exception) -> str:
         if self._wants_certificate(client):
@@ -556,7 +579,7 @@ class Connection:
             answers.lose()
         self._lost.set()
         self._end_preparing()
-        self._track(_close(client))
+        self._track(self._close(client))
 
     def _end_preparing(self) -> None:
         if self._preparing is not None:
@@ -600,17 +623,11 @@ async def _subscribe(client: Client, subject: str, heard: Callable[[Msg], Awaita
     await client.subscribe(subject, cb=heard)  # pyright: ignore[reportUnknownMemberType]
 
 
-async def _close(client: Client) -> None:
-    # A server that does not read any more lets nothing be flushed.
-    try:
-        with suppress(TimeoutError, nats.errors.Error, OSError, asyncio.InvalidStateError):
-            async with asyncio.timeout(limits.CLOSE_S):
-                await client.close()
-    finally:
-        # The library leaves the socket open if its close ends before its time.
-        transport = client._transport  # pyright: ignore[reportPrivateUsage]
-        if transport is not None:
-            transport.close()  # type: ignore[no-untyped-call]
+def _close_socket(client: Client) -> None:
+    """Close the socket, which the library leaves open if its close ends before its time."""
+    transport = client._transport  # pyright: ignore[reportPrivateUsage]
+    if transport is not None:
+        transport.close()  # type: ignore[no-untyped-call]
 
 
 def explained(server: str, error: Exception) -> str:

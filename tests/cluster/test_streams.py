@@ -1,6 +1,7 @@
 """A stream that is missing, made again, or restored is not used before the operator says so."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -367,7 +368,12 @@ async def restore_old_copy(cluster: NatsCluster, stream: str, act: Any) -> None:
             await message.respond(b"")
 
     async def request(subject: str, body: bytes) -> dict[str, Any]:
-        reply = await client.request(subject, body, timeout=REQUEST_S)
+        # The other servers hear a moment later than the caller that a subject has a subscriber.
+        async with asyncio.timeout(REQUEST_S):
+            while True:
+                with contextlib.suppress(nats.errors.NoRespondersError):
+                    reply = await client.request(subject, body, timeout=REQUEST_S)
+                    break
         return msgspec.json.decode(reply.data, type=dict[str, Any]) if reply.data else {}
 
     try:
