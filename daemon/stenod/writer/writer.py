@@ -280,11 +280,12 @@ class Writer:
         command = item.command
         if not (isinstance(command, _APPENDING) and self._files.are_ready):
             return False
-        if command.key in self._services.unknown.keys:
-            return False
         opened = self._files.opened
         assert opened is not None
-        machine = opened.machine
+        machine, unknown = opened.machine, self._services.unknown
+        # What was sent before may be in files of another owner, too, and the proof takes time.
+        if command.key in unknown.keys or (opened.log.has_rivals and unknown.was_sent(command)):
+            return False
         try:
             # One check per write is enough: the check after the write finds a foreign change in
             # between.
@@ -301,6 +302,8 @@ class Writer:
                 decision = machine.decide_new(command, item.records)
             self._put(item, decision, opened)
         except Exception as error:
+            if opened.log.has_rivals and unknown.may_be_applied(command):
+                return False
             item.to.refuse(self._error_mapping.of(error))
         return True
 
@@ -327,7 +330,15 @@ class Writer:
 
     async def _decide(self, item: Item) -> None:
         opened, applied = await self._find(item)
-        decision = opened.machine.decide(item.command, item.records, applied)
+        try:
+            # A repeat of a command that was applied in time gets its first reply, however late.
+            if applied is None:
+                self._check_new(item)
+            decision = opened.machine.decide(item.command, item.records, applied)
+        except StenoError:
+            if applied is None:
+                await self._confirm_absence(opened, item.command)
+            raise
         match decision:
             case Answered() | Lines():
                 self._put(item, decision, opened)
@@ -376,26 +387,35 @@ class Writer:
             applied = opened.machine.applied(command.key)
             if applied is None and self._must_be_looked_up(opened, command):
                 applied = await self._look_up(opened, item)
-            if applied is None and opened.log.has_rivals and unknown.may_be_applied(command):
-                # Another owner may have applied it: only the present one may refuse it.
-                await self._services.read(opened.log.confirm_owner)
+            # The first of an append is proven by its commit, or when it is refused.
+            is_first = isinstance(command, _APPENDING) and not unknown.was_sent(command)
+            if applied is None and opened.log.has_rivals and not is_first:
+                await self._confirm_absence(opened, command)
         except OSError as error:
             failed = self._error_mapping.storage_failed(error)
             raise doubted(failed, command, unknown) from None
         except StenoError as error:
             raise doubted(error, command, unknown) from None
         unknown.settle(command.key)
-        # A repeat of a command that was applied in time gets its first reply, however late it is.
-        if applied is None:
-            self._check_new(item)
         return opened, applied
 
-    def _must_be_looked_up(self, opened: Opened, command: Mutation) -> bool:
-        """Whether a command with a key that is not in the table may have been applied."""
+    async def _confirm_absence(self, opened: Opened, command: Mutation) -> None:
+        """Prove that no other owner has applied a command that is not in the files.
+
+        Raises:
+            OutcomeUnknown, Held: another daemon may have applied it.
+        """
         unknown = self._services.unknown
         if opened.log.has_rivals and unknown.may_be_applied(command):
-            return True
-        is_repeat = command.repeat or command.key in unknown.keys or unknown.are_too_many
+            try:
+                await self._services.read(opened.log.confirm_owner)
+            except OSError as error:
+                failed = self._error_mapping.storage_failed(error)
+                raise doubted(failed, command, unknown) from None
+
+    def _must_be_looked_up(self, opened: Opened, command: Mutation) -> bool:
+        """Whether a command with a key that is not in the table may be in the files."""
+        is_repeat = self._services.unknown.was_sent(command)
         return opened.machine.keys.must_be_looked_up(command.key, repeat=is_repeat)
 
     async def _open_unchanged(self) -> Opened:
