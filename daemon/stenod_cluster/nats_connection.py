@@ -13,10 +13,9 @@ import random
 import secrets
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from errno import EACCES, ECONNREFUSED, EMSGSIZE
 from typing import Any, Final, TypeVar
 
@@ -29,7 +28,7 @@ from steno_system.private_files import read_private
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.wire import header_lines
+from stenod_cluster.wire import Reply, header_lines
 
 T = TypeVar("T")
 
@@ -47,24 +46,6 @@ class UnansweredError(Exception):
 
 class NoRespondersError(Exception):
     """The servers know nobody who takes what was sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer.
-
-    Attributes:
-        headers: its headers.
-        body: its content.
-    """
-
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def status(self) -> str:
-        """Its status, empty for a message without one."""
-        return self.headers.get("Status", "")
 
 
 class _Answers:

@@ -17,7 +17,6 @@ from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster import limits
 from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing
 from stenod_cluster.jetstream import (
-    Found,
     PassingError,
     Rejected,
     api,
@@ -39,7 +38,7 @@ from stenod_cluster.journal import (
     Publication,
 )
 from stenod_cluster.monitors import ask_monitors
-from stenod_cluster.nats_connection import Connection, Reply
+from stenod_cluster.nats_connection import Connection
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.publishing import Publishing
 from stenod_cluster.stream_identity import StreamIdentity, Suspicion, other_stream
@@ -54,11 +53,8 @@ from stenod_cluster.subjects import (
     topic_subject,
 )
 from stenod_cluster.trust import Own, Trust
-from stenod_cluster.verdicts import (
-    SEQUENCE_NOT_FOUND,
-    full,
-)
-from stenod_cluster.wire import message_of, owner_headers, sequence_of
+from stenod_cluster.verdicts import SEQUENCE_NOT_FOUND, full
+from stenod_cluster.wire import SUBJECT, Reply, message_of, owner_headers
 
 T = TypeVar("T")
 
@@ -157,7 +153,7 @@ class NatsJournal(Journal):
         subjects = names_subjects(self._options.cluster, above)
         if oldest:
             found = self._connection.call(self._at_leader({"next_by_subj": subjects}))
-            return [] if found is None else [path_of(found.subject)]
+            return [] if found is None else [path_of(found.headers[SUBJECT])]
         return list(self._connection.call(self._counts(subjects)))
 
     def counts(self) -> dict[str, int]:
@@ -354,26 +350,22 @@ class NatsJournal(Journal):
 
         async def read(_: float) -> dict[str, Reply]:
             replies = await direct_get_batch(self._connection, self._stream, request)
-            return {reply.headers["Nats-Subject"]: reply for reply in replies}
+            return {reply.headers[SUBJECT]: reply for reply in replies}
 
         return await self._until_heard(read, self._options.publish_s)
 
     async def _last_or_foreign(
         self, subject: str, there: Mapping[str, Reply]
     ) -> Message | ForeignMessage | None:
+        place = self._place(subject)
+        # A replica that lags says that there is none, too.
+        found = there.get(place) or await self._at_leader({"last_by_subj": place})
         try:
-            if (reply := there.get(self._place(subject))) is not None:
-                return message_of(subject, reply.headers, reply.body)
-            # A replica that lags says that there is none, too.
-            return await self._last_at_leader(subject)
+            return None if found is None else message_of(subject, found)
         except ForeignMessage as error:
             return error
 
-    async def _last_at_leader(self, subject: str) -> Message | None:
-        found = await self._at_leader({"last_by_subj": self._place(subject)})
-        return None if found is None else message_of(subject, found.headers, found.body)
-
-    async def _at_leader(self, request: dict[str, str]) -> Found | None:
+    async def _at_leader(self, request: dict[str, str]) -> Reply | None:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
         return await at_leader(self._connection, self._stream, request, wait_s)
@@ -389,10 +381,10 @@ class NatsJournal(Journal):
 
         async def read(_: float) -> list[Message]:
             replies = await direct_get_batch(self._connection, self._stream, request)
-            wanted = [reply for reply in replies if sequence_of(reply.headers) <= last]
+            wanted = [reply for reply in replies if reply.sequence <= last]
             if not wanted:
                 raise PassingError(f"the replica that answered lacks message {last}")
-            return [message_of(subject, reply.headers, reply.body) for reply in wanted]
+            return [message_of(subject, reply) for reply in wanted]
 
         return await self._until_heard(read, limits.READ_S)
 

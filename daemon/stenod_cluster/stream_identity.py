@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.jetstream import Found, Rejected, api, at_leader
+from stenod_cluster.jetstream import Rejected, api, at_leader
 from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
 from stenod_cluster.nats_connection import (
     Connection,
@@ -27,7 +27,7 @@ from stenod_cluster.streams import differences, stream_config
 from stenod_cluster.subjects import marker_subject, stream_name
 from stenod_cluster.trust import Known, Own, Request, Trust
 from stenod_cluster.verdicts import STREAM_NOT_FOUND
-from stenod_cluster.wire import EXPECTED, MESSAGE_ID
+from stenod_cluster.wire import EXPECTED, MESSAGE_ID, Reply
 
 _CONFIG_DIFFERS: Final = 10058
 
@@ -255,7 +255,7 @@ class StreamIdentity:
             raise self._old_copy(last)
 
     def _compare(
-        self, known: Known, created: str, marker: Found | None, last: int, stored: int
+        self, known: Known, created: str, marker: Reply | None, last: int, stored: int
     ) -> None:
         """Raise if the stream is not the one that this root knows, or lacks messages."""
         if known.identity.partition(" ")[0] != created:
@@ -274,7 +274,7 @@ class StreamIdentity:
                 f" {max(stored, known.last)}"
             )
 
-    async def _is_before_loss(self, known: Known, created: str, marker: Found, last: int) -> bool:
+    async def _is_before_loss(self, known: Known, created: str, marker: Reply, last: int) -> bool:
         """Whether the stream lost messages, and no host has joined it again since."""
         identity = _identity(created, marker)
         if known.identity.partition(" ")[2] != identity.partition(" ")[2]:
@@ -293,11 +293,11 @@ class StreamIdentity:
         found = await at_leader(self._connection, self._name, {"seq": own.sequence})
         return found is not None and found.headers.get(MESSAGE_ID) != own.id
 
-    async def _marker(self) -> Found | None:
+    async def _marker(self) -> Reply | None:
         subject = marker_subject(self._options.cluster)
         return await at_leader(self._connection, self._name, {"last_by_subj": subject})
 
-    async def _new_marker(self, before: Found | None, ending: bytes) -> Found:
+    async def _new_marker(self, before: Reply | None, ending: bytes) -> Reply:
         """Publish a marker behind the last one; returns the one that the stream has then."""
         subject = marker_subject(self._options.cluster)
         headers = {EXPECTED: str(before.sequence if before else 0)}
@@ -318,7 +318,7 @@ def other_stream(name: str) -> ForeignStream:
     )
 
 
-def _identity(created: str, marker: Found) -> str:
+def _identity(created: str, marker: Reply) -> str:
     return f"{created} {marker.body.decode(errors='replace')}"
 
 

@@ -204,7 +204,7 @@ def test_a_full_stream_refuses_and_keeps_what_it_has(
                 break
             after, kept = found, kept + 1
 
-        assert found.errno == ENOSPC
+        assert (found.errno, found.filename) == (ENOSPC, "s")
         assert stream in str(found.strerror)
         assert "steno cluster status" in str(found.strerror)
         assert len(list(journal.read("s", 0, after))) == kept
