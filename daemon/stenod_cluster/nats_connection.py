@@ -136,7 +136,6 @@ class Connection:
         self._was_trusted = False
         self._lost = asyncio.Event()
         self._ended = asyncio.Event()
-        self._is_closed = False
         self._is_refused = False
         self._has_ended = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -148,8 +147,8 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._is_closed
+        """Whether it ended, because `close` was called."""
+        return self._ended.is_set()
 
     @property
     def is_trusted(self) -> bool:
@@ -188,7 +187,7 @@ class Connection:
             JournalLost: the connection was closed.
         """
         assert threading.current_thread() is not self._thread, "the loop would wait for itself"
-        if self._is_closed:
+        if self.is_closed:
             work.close()
             raise JournalLost(None, "the connection to the cluster is closed")
         try:
@@ -209,7 +208,7 @@ class Connection:
     def close(self) -> None:
         """Close it; what waits for an answer ends. Threads return when that is over."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._end_soon)
+            self._loop.call_soon_threadsafe(lambda: self._track(self._end()))
             if threading.current_thread() is not self._thread:
                 self._has_ended.wait(limits.CLOSE_S * 3)
 
@@ -220,7 +219,7 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._connected.wait()
-        return self._client is not None and not self._is_closed
+        return self._client is not None and not self.is_closed
 
     def trust(self) -> None:
         """Let all ask over the connection."""
@@ -309,7 +308,7 @@ class Connection:
             return
         here = self.server
         for server in [each for each in self._servers if _bare(each) != here]:
-            if self._is_closed or await self._is_joined(server, name):
+            if self.is_closed or await self._is_joined(server, name):
                 return
 
     async def check(self) -> None:
@@ -371,7 +370,7 @@ class Connection:
             self._calls.discard(task)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._is_closed or len(self._posted) >= limits.ANNOUNCEMENTS_MAX:
+        if self.is_closed or len(self._posted) >= limits.ANNOUNCEMENTS_MAX:
             work.close()
             return
         task = self._loop.create_task(work)
@@ -385,7 +384,7 @@ class Connection:
 
     async def _keep_connected(self) -> None:
         try:
-            while not self._is_closed:
+            while not self.is_closed:
                 await self._connect_to_any()
                 wait = self._lost if self._client is not None else self._ended
                 with suppress(TimeoutError):
@@ -400,17 +399,10 @@ class Connection:
                 _close_socket(client)
             self._has_ended.set()
 
-    def _end_soon(self) -> None:
+    async def _end(self) -> None:
         """End once the announcements are sent: the last one is that this daemon ends."""
-        self._ending = self._loop.create_task(self._end_behind_posted())
-
-    async def _end_behind_posted(self) -> None:
         if self._posted:
             await asyncio.wait(set(self._posted), timeout=limits.CLOSE_S)
-        self._end()
-
-    def _end(self) -> None:
-        self._is_closed = True
         self._trouble = "the connection to the cluster was closed"
         self._ended.set()
         self._connected.set()
@@ -422,7 +414,7 @@ class Connection:
         is_refused = True
         # All daemons at the first server of the list would be one server's load.
         for server in random.sample(self._servers, len(self._servers)):
-            if self._is_closed:
+            if self.is_closed:
                 return
             client = _Client()
             try:
@@ -497,7 +489,7 @@ class Connection:
         await _subscribe(client, f"{inbox}.*", self._answered)
         for subject, hear in self._hearers:
             await _subscribe(client, subject, _hearing(hear))
-        if self._is_closed or not client.is_connected:
+        if self.is_closed or not client.is_connected:
             # `_end` and `_lose` did not know it yet, and would leave it and its tasks alone.
             raise nats.errors.ConnectionClosedError
         found = [f"{url.scheme}://{url.netloc}" for url in client.discovered_servers]
@@ -549,11 +541,9 @@ class Connection:
         if self._client is not client:
             return
         self._client = None
-        self._connected.clear()
-        self.distrust()
-        if self._is_closed:
-            self._connected.set()
-            self._trusted.set()
+        if not self.is_closed:
+            self._connected.clear()
+            self.distrust()
         if self._heard_error is None:
             self._trouble = why
         for answers in self._waiting.values():
