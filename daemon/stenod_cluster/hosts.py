@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.journal import Announcements, Owner, Peer
+from stenod_cluster.journal import Announcements, Owner
 
 _ALIVE = "alive"
 _ENDED = "ended"
@@ -166,11 +166,11 @@ class Hosts:
             was_heard = owner.host in self._heard
         return not was_heard and not has_ended and self._clock() - self._began < self.dead_s
 
-    def peers(self) -> list[Peer]:
-        """Return the other daemons, the dead ones too."""
+    def peers(self) -> list[tuple[Owner, float]]:
+        """Return the other daemons, the dead ones too, and the seconds since each was heard."""
         now = self._clock()
         with self._lock:
-            return [Peer(owner, now - heard) for owner, heard in self._heard.values()]
+            return [(owner, now - heard) for owner, heard in self._heard.values()]
 
     def _hear(self, topic: str, body: bytes) -> None:
         try:
