@@ -11,8 +11,6 @@ from contextlib import suppress
 from errno import EACCES, ENOSPC
 from typing import Any, TypeVar
 
-import msgspec
-
 from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster import limits
 from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing
@@ -191,12 +189,14 @@ class NatsJournal(Journal):
     def state(self) -> ClusterFacts:
         """Returns facts about the servers. It waits two seconds at most for those that are down."""
         servers = ask_monitors(self._options.monitors)
-        facts = ClusterFacts(servers=servers)
+        streams: tuple[ClusterStream, ...] = ()
+        wanted = 0
         with suppress(JournalLost):
-            facts = self._connection.call(self._stream_facts(servers))
+            stream, wanted = self._connection.call(self._stream_facts(servers))
+            streams = (stream,)
         connected = self._connection.server or ""
         trouble = "" if connected and self._connection.is_trusted else self._trouble()
-        return msgspec.structs.replace(facts, connected=connected, trouble=trouble)
+        return ClusterFacts(connected, trouble, streams, wanted, servers)
 
     def _trouble(self) -> str:
         if self._connection.server is None:
@@ -205,14 +205,14 @@ class NatsJournal(Journal):
             return str(self._refusal.strerror)
         return self._setup_trouble or self._connection.trouble
 
-    async def _stream_facts(self, servers: tuple[ServerFacts, ...]) -> ClusterFacts:
+    async def _stream_facts(self, servers: Iterable[ServerFacts]) -> tuple[ClusterStream, int]:
+        """Returns facts about the stream, and how many replicas it is to have; 0 if unknown."""
         syncing = {server.name: server.syncing for server in servers if server.name}
         try:
             ended = len((await self._subjects(ended_subjects(self._options.cluster)))[1])
             info, sessions = await self._subjects(sessions_subjects(self._options.cluster))
         except OSError as error:
-            silent = ClusterStream(name=self._stream, trouble=str(error.strerror))
-            return ClusterFacts(streams=(silent,), servers=servers)
+            return ClusterStream(name=self._stream, trouble=str(error.strerror)), 0
         stream = ClusterStream(
             name=self._stream,
             replicas=_replicas(info.get("cluster"), syncing),
@@ -222,8 +222,7 @@ class NatsJournal(Journal):
             bytes=info["state"]["bytes"],
             bytes_max=info["config"].get("max_bytes", -1),
         )
-        wanted = info["config"]["num_replicas"]
-        return ClusterFacts(streams=(stream,), wanted=wanted, servers=servers)
+        return stream, info["config"]["num_replicas"]
 
     async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns facts about the stream, and the number of messages of each of some subjects."""
@@ -463,39 +462,42 @@ class NatsJournal(Journal):
             await asyncio.sleep(limits.SETUP_POLL_S)
 
     async def _prepare(self) -> None:
-        """Look at the stream, and stay with its leader; cancelled with the connection."""
+        """Look at the stream again and again; cancelled with the connection."""
         # Once it is closed, nothing here waits any more, and the loop would have no other turn.
         while not self._connection.is_closed:
-            wait_s = limits.SETUP_RETRY_S
-            try:
-                info = await self._identity.check()
-                self._note_room(info)
-                cluster: dict[str, Any] = info.get("cluster") or {}
-                leader = str(cluster.get("leader", ""))
-                await self._identity.end_request()
-            except Suspicion as error:
-                self._suspect(error.why)
-            except JournalLost as error:
-                if isinstance(error, ForeignStream):
-                    self._refuse(error)
-                self._setup_trouble = str(error.strerror)
-            except OSError as error:
-                # The operator may correct it while the daemon runs.
-                self._refuse(error)
-            else:
-                self._refusal = self._suspected_at = None
-                self._setup_trouble = ""
-                self._connection.trust()
-                if leader:
-                    # From any other server each message goes to this one first.
-                    await self._connection.move_to(leader)
-                wait_s = limits.LEADER_CHECK_S
+            wait_s = await self._look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._look_again.wait()
             # What doubts the stream asks again and again meanwhile.
             await asyncio.sleep(limits.SETUP_POLL_S)
             self._look_again.clear()
+
+    async def _look(self) -> float:
+        """Look at the stream, and go to its leader; returns the seconds until the next look."""
+        try:
+            info = await self._identity.check()
+            self._note_room(info)
+            await self._identity.end_request()
+        except Suspicion as error:
+            self._suspect(error.why)
+        except JournalLost as error:
+            if isinstance(error, ForeignStream):
+                self._refuse(error)
+            self._setup_trouble = str(error.strerror)
+        except OSError as error:
+            # The operator may correct it while the daemon runs.
+            self._refuse(error)
+        else:
+            self._refusal = self._suspected_at = None
+            self._setup_trouble = ""
+            self._connection.trust()
+            cluster: dict[str, Any] = info.get("cluster") or {}
+            if leader := cluster.get("leader"):
+                # From any other server each message goes to this one first.
+                await self._connection.move_to(leader)
+            return limits.LEADER_CHECK_S
+        return limits.SETUP_RETRY_S
 
     def _refuse(self, error: OSError) -> None:
         self._refusal = error

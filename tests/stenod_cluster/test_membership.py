@@ -271,7 +271,7 @@ def test_a_server_that_is_down_breaks_no_promise_and_an_unknown_one_does(
 def test_a_daemon_waits_until_a_silent_server_counts_as_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = (ServerFacts("http://n2", trouble="it does not answer"),)
+    silent = (ServerFacts(trouble="it does not answer"),)
     states = [
         ClusterFacts(
             streams=(ClusterStream(name="s", replicas=(ALWAYS, replica)),), wanted=3, servers=silent
