@@ -16,15 +16,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from errno import EACCES, ECONNREFUSED, EMSGSIZE
+from errno import EMSGSIZE
 from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from steno_protocol.errors import Unauthorized
-from steno_system.private_files import read_private
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
 from stenod_cluster.options import ReplicationOptions
@@ -99,6 +97,8 @@ class _Client(Client):
 class Connection:
     """A connection to one of the servers, which is replaced when it ends.
 
+    A new one is for `prepare` alone, until that calls `trust`: it may lead to another stream.
+
     Args:
         options: the servers, and what they ask for.
         name: the name of this client on the servers.
@@ -117,8 +117,8 @@ class Connection:
         self._options = options
         self._name = name
         self._prepare = prepare
-        self._tls = _tls_context(options)
-        _check_credentials(options)
+        self._tls = options.tls_context()
+        options.check_credentials()
         self._servers = list(options.servers)
         self._client: Client | None = None
         self._open: set[Client] = set()
@@ -163,8 +163,7 @@ class Connection:
     @property
     def is_refused(self) -> bool:
         """Whether all servers refuse this daemon for a reason that an operator has to remove."""
-        heard = self._heard_error
-        return self._is_refused or (heard is not None and "permissions violation" in _said(heard))
+        return self._is_refused or "permissions violation" in str(self._heard_error).lower()
 
     def check_payload(self) -> None:
         """Raise OSError if the connected server takes no message of the largest size."""
@@ -265,14 +264,9 @@ class Connection:
         is_last: Callable[[Reply], bool],
         headers: dict[str, str] | None = None,
     ) -> list[Reply]:
-        """Send a message and wait for its answers up to the last one; raises as `request`.
+        """Send a message and wait for its answers, up to the one that `is_last` says.
 
-        Args:
-            subject: where it is sent.
-            body: its content.
-            wait_s: seconds for each answer.
-            is_last: whether an answer is the last one.
-            headers: its headers.
+        Each of them has `wait_s` seconds; raises as `request`.
         """
         client = self._client_for(body)
         self._check_trusted()
@@ -424,8 +418,10 @@ class Connection:
                     await self._adopt(client)
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 failure = self._heard_error or error
-                self._trouble = self._explained(client, server, failure)
-                is_refused &= _is_refusal(failure) or self._wants_certificate(client)
+                wants_certificate = bool(_greeting(client).get("tls_verify"))
+                is_uncertified = wants_certificate and not self._options.tls_cert
+                self._trouble = _explained(server, failure, is_uncertified=is_uncertified)
+                is_refused &= is_uncertified or _is_refusal(failure)
                 self._track(self._close(client))
             else:
                 self._is_refused = False
@@ -458,7 +454,7 @@ class Connection:
         async def failed(error: Exception) -> None:
             self._heard_error = error
             if self._client is client:
-                self._trouble = explained(server, error)
+                self._trouble = _explained(server, error)
 
         await client.connect(
             [server],
@@ -520,17 +516,6 @@ class Connection:
         finally:
             _close_socket(client)
             self._open.discard(client)
-
-    def _explained(self, client: Client, server: str, error: Exception) -> str:
-        if self._wants_certificate(client):
-            return (
-                f"{_bare(server)} wants a certificate of this daemon: set replication.tls_cert and"
-                " replication.tls_key to one that the server's authority signed"
-            )
-        return explained(server, error)
-
-    def _wants_certificate(self, client: Client) -> bool:
-        return bool(_greeting(client).get("tls_verify")) and not self._options.tls_cert
 
     def _check_encryption(self, client: Client) -> None:
         # nats-py encrypts if the server wishes it, and goes on without if it does not.
@@ -601,11 +586,22 @@ def _close_socket(client: Client) -> None:
         transport.close()  # type: ignore[no-untyped-call]
 
 
-def explained(server: str, error: Exception) -> str:
-    """Returns what a failure to connect means, and what to do."""
+def _explained(server: str, error: Exception, *, is_uncertified: bool = False) -> str:
+    """What a failure to connect means, and what to do.
+
+    Args:
+        server: the server.
+        error: the failure.
+        is_uncertified: the server wants a certificate, and this daemon has none.
+    """
     where = _bare(server)
     said = str(error).removeprefix("nats: ") or type(error).__name__
     match error:
+        case _ if is_uncertified:
+            return (
+                f"{where} wants a certificate of this daemon: set replication.tls_cert and"
+                " replication.tls_key to one that the server's authority signed"
+            )
         case ssl.SSLCertVerificationError():
             return (
                 f"the certificate of {where} is not valid here ({said}): set replication.tls_ca to"
@@ -621,10 +617,11 @@ def explained(server: str, error: Exception) -> str:
                 f"{where} does not encrypt, but replication.tls_ca or tls:// asks for it: configure"
                 " tls on the server, or remove the options"
             )
-        case nats.errors.AuthorizationError():
-            return _refusal(where, said)
-        case _ if "authorization" in said.lower() or "authentication" in said.lower():
-            return _refusal(where, said)
+        case _ if _is_unauthorized(error):
+            return (
+                f"{where} refuses the credentials ({said}): check replication.credentials, or the"
+                " user and password in replication.servers"
+            )
         case _ if "permissions violation" in said.lower():
             return (
                 f"{where} says {said!r}: allow the account to publish and subscribe to steno.>,"
@@ -638,57 +635,16 @@ def explained(server: str, error: Exception) -> str:
 
 def _is_refusal(error: Exception) -> bool:
     """Whether a failure to connect comes again until an operator changes something."""
-    return isinstance(
-        error,
-        ssl.SSLError | nats.errors.SecureConnWantedError | nats.errors.AuthorizationError,
-    ) or any(word in _said(error) for word in ("authorization", "authentication"))
+    is_encryption = isinstance(error, ssl.SSLError | nats.errors.SecureConnWantedError)
+    return is_encryption or _is_unauthorized(error)
 
 
-def _said(error: Exception) -> str:
-    return str(error).lower()
-
-
-def _refusal(where: str, said: str) -> str:
-    return (
-        f"{where} refuses the credentials ({said}): check replication.credentials, or the user and"
-        " password in replication.servers"
-    )
+def _is_unauthorized(error: Exception) -> bool:
+    said = str(error).lower()
+    is_said = "authorization" in said or "authentication" in said
+    return is_said or isinstance(error, nats.errors.AuthorizationError)
 
 
 def _bare(server: str) -> str:
     """A server's address without a password."""
     return server.rpartition("/")[2].rpartition("@")[2]
-
-
-def _tls_context(options: ReplicationOptions) -> ssl.SSLContext | None:
-    if not options.has_tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=options.tls_ca or None)
-        if options.tls_cert:
-            context.load_cert_chain(options.tls_cert, options.tls_key or None)
-    except OSError as error:
-        raise OSError(
-            error.errno or EACCES,
-            f"replication.tls_ca, tls_cert or tls_key cannot be used ({error.strerror or error}):"
-            " each is the path of a PEM file that this user may read",
-        ) from None
-    return context
-
-
-def _check_credentials(options: ReplicationOptions) -> None:
-    if not options.credentials:
-        return
-    try:
-        text = read_private(options.credentials, may_be_link=True).decode()
-    except (OSError, UnicodeDecodeError, Unauthorized) as error:
-        raise OSError(
-            EACCES,
-            f"replication.credentials cannot be read ({error}): it is the path of a .creds file",
-        ) from None
-    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
-        raise OSError(
-            ECONNREFUSED,
-            f"{options.credentials} is no .creds file of NATS, which has a user's JWT and a seed:"
-            " correct replication.credentials",
-        )

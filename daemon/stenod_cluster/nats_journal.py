@@ -480,7 +480,7 @@ class NatsJournal(Journal):
             self._note_room(info)
             await self._identity.end_request()
         except Suspicion as error:
-            self._suspect(error.why)
+            self._suspect(str(error))
         except JournalLost as error:
             if isinstance(error, ForeignStream):
                 self._refuse(error)

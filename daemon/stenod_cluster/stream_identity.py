@@ -36,15 +36,7 @@ _AGAIN: Final = b"-again"
 
 
 class Suspicion(Exception):
-    """The stream lacks what this root knows, which may pass.
-
-    Attributes:
-        why: what it lacks.
-    """
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """The stream lacks what this root knows, which may pass; the text says what."""
 
 
 class StreamIdentity:
