@@ -23,10 +23,6 @@ _GIVEN = "given"
 _LEFT = "left"
 
 
-def _ignored(*_: object) -> None:
-    """Do nothing: the default without a daemon."""
-
-
 class Hosts:
     """The other daemons.
 
@@ -52,8 +48,8 @@ class Hosts:
         dead_s: float,
         clock: Callable[[], float],
         on_taken: Callable[[str, Owner], None],
-        on_moved: Callable[[str], None] = _ignored,
-        on_given: Callable[[str, Owner], None] = _ignored,
+        on_moved: Callable[[str], None],
+        on_given: Callable[[str, Owner], None],
     ) -> None:
         self.owner = owner
         self.dead_s = self.answer_s = dead_s
@@ -192,15 +188,12 @@ class Hosts:
     def _hear_of(self, topic: str, name: str, teller: Owner, to: str) -> None:
         """Hear what another daemon says of a session."""
         awaited = self._awaited.get((topic, name, teller.host))
-        match topic:
-            case "taken":
-                self._on_taken(name, teller)
-            case "moved":
-                self._on_moved(name)
-            case "given" if to == self.owner.host:
-                self._on_given(name, teller)
-            case _:
-                pass
+        if topic == _TAKEN:
+            self._on_taken(name, teller)
+        elif topic == _MOVED:
+            self._on_moved(name)
+        elif topic == _GIVEN and to == self.owner.host:
+            self._on_given(name, teller)
         if awaited is not None:
             awaited.set()
 
