@@ -9,14 +9,7 @@ from collections.abc import Callable
 
 from stenod_cluster import limits
 from stenod_cluster.jetstream import direct_get
-from stenod_cluster.journal import (
-    Fenced,
-    ForeignMessage,
-    InDoubt,
-    JournalLost,
-    Kind,
-    Publication,
-)
+from stenod_cluster.journal import Fenced, ForeignMessage, InDoubt, JournalLost, Kind, Publication
 from stenod_cluster.nats_connection import (
     Connection,
     NoRespondersError,
@@ -25,12 +18,7 @@ from stenod_cluster.nats_connection import (
 )
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name, subject_of
-from stenod_cluster.verdicts import (
-    Again,
-    Verdict,
-    WrongSequence,
-    verdict_of,
-)
+from stenod_cluster.verdicts import Again, Verdict, WrongSequence, verdict_of
 from stenod_cluster.wire import KIND, MESSAGE_ID, Reply, batch_headers, headers_of, message_of
 
 
