@@ -29,16 +29,12 @@ class ServerFacts(msgspec.Struct, frozen=True):
     """What the monitoring of a server answers.
 
     Attributes:
-        monitor: the address that was asked.
         name: its name in the cluster, empty if it did not answer.
-        version: its version.
         syncing: when it syncs.
         trouble: why it did not answer, empty if it did.
     """
 
-    monitor: str
     name: str = ""
-    version: str = ""
     syncing: Syncing = Syncing.UNKNOWN
     trouble: str = ""
 

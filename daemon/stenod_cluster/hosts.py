@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.journal import Announcements, Owner, Peer
+from stenod_cluster.journal import Announcements, Owner
 
 _ALIVE = "alive"
 _ENDED = "ended"
@@ -21,10 +21,6 @@ _TAKEN = "taken"
 _MOVED = "moved"
 _GIVEN = "given"
 _LEFT = "left"
-
-
-def _ignored(*_: object) -> None:
-    """Do nothing: the default without a daemon."""
 
 
 class Hosts:
@@ -52,8 +48,8 @@ class Hosts:
         dead_s: float,
         clock: Callable[[], float],
         on_taken: Callable[[str, Owner], None],
-        on_moved: Callable[[str], None] = _ignored,
-        on_given: Callable[[str, Owner], None] = _ignored,
+        on_moved: Callable[[str], None],
+        on_given: Callable[[str, Owner], None],
     ) -> None:
         self.owner = owner
         self.dead_s = self.answer_s = dead_s
@@ -166,11 +162,11 @@ class Hosts:
             was_heard = owner.host in self._heard
         return not was_heard and not has_ended and self._clock() - self._began < self.dead_s
 
-    def peers(self) -> list[Peer]:
-        """Return the other daemons, the dead ones too."""
+    def peers(self) -> list[tuple[Owner, float]]:
+        """Return the other daemons, the dead ones too, and the seconds since each was heard."""
         now = self._clock()
         with self._lock:
-            return [Peer(owner, now - heard) for owner, heard in self._heard.values()]
+            return [(owner, now - heard) for owner, heard in self._heard.values()]
 
     def _hear(self, topic: str, body: bytes) -> None:
         try:
@@ -192,15 +188,12 @@ class Hosts:
     def _hear_of(self, topic: str, name: str, teller: Owner, to: str) -> None:
         """Hear what another daemon says of a session."""
         awaited = self._awaited.get((topic, name, teller.host))
-        match topic:
-            case "taken":
-                self._on_taken(name, teller)
-            case "moved":
-                self._on_moved(name)
-            case "given" if to == self.owner.host:
-                self._on_given(name, teller)
-            case _:
-                pass
+        if topic == _TAKEN:
+            self._on_taken(name, teller)
+        elif topic == _MOVED:
+            self._on_moved(name)
+        elif topic == _GIVEN and to == self.owner.host:
+            self._on_given(name, teller)
         if awaited is not None:
             awaited.set()
 

@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping
 from errno import EINVAL
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -14,7 +14,6 @@ from stenod_cluster.nats_connection import (
     Connection,
     NoRespondersError,
     NotConnectedError,
-    Reply,
     UnansweredError,
 )
 from stenod_cluster.verdicts import (
@@ -22,11 +21,10 @@ from stenod_cluster.verdicts import (
     SEQUENCE_NOT_FOUND,
     STREAM_NOT_FOUND,
     Again,
-    Refused,
     decoded_answer,
     failure_of,
 )
-from stenod_cluster.wire import SEQUENCE, TIME, headers_in
+from stenod_cluster.wire import SEQUENCE, SUBJECT, TIME, Reply, headers_in
 
 T = TypeVar("T")
 
@@ -40,35 +38,20 @@ class Rejected(OSError):
 
     Attributes:
         code: the number of its error.
+        may_pass: whether the servers may do it later.
     """
 
-    def __init__(self, error: Mapping[str, Any], stream: str) -> None:
-        match failure_of(dict(error), stream):
-            case Refused(number, text):
-                super().__init__(number, text)
-            case Again(reason):
-                super().__init__(EINVAL, reason)
+    def __init__(self, error: dict[str, Any], stream: str) -> None:
+        failure = failure_of(error, stream)
+        self.may_pass = isinstance(failure, Again)
+        if isinstance(failure, Again):
+            failure = OSError(EINVAL, failure.reason)
+        super().__init__(failure.errno, failure.strerror)
         self.code = int(error.get("err_code", 0))
 
 
 class PassingError(Exception):
     """An answer does not count, and the next one may: that of a replica that lags, for example."""
-
-
-class Found(NamedTuple):
-    """A message as the leader of a stream has it.
-
-    Attributes:
-        sequence: its number.
-        subject: where it was published.
-        headers: its headers, with those of a direct read.
-        body: its content.
-    """
-
-    sequence: int
-    subject: str
-    headers: dict[str, str]
-    body: bytes
 
 
 async def until_heard(
@@ -127,7 +110,7 @@ async def api(
         if (error := answer.get("error")) is None:
             return answer
         rejected = Rejected(error, stream)
-        if isinstance(failure_of(error, stream), Again) and rejected.code != STREAM_NOT_FOUND:
+        if rejected.may_pass and rejected.code != STREAM_NOT_FOUND:
             raise PassingError(rejected.strerror)
         raise rejected
 
@@ -139,8 +122,10 @@ async def at_leader(
     stream: str,
     request: Mapping[str, object],
     wait_s: float = limits.MONITOR_S,
-) -> Found | None:
-    """Returns one message as the stream's leader has it; None if it has none such.
+) -> Reply | None:
+    """Returns one message as the stream's leader has it, with the headers of a direct read.
+
+    None if it has none such.
 
     Raises:
         Rejected: the servers refuse it, and will.
@@ -154,9 +139,10 @@ async def at_leader(
         raise
     message = answer["message"]
     headers = headers_in(base64.b64decode(message.get("hdrs", "")))
-    headers |= {SEQUENCE: str(message["seq"]), TIME: message["time"]}
-    body = base64.b64decode(message.get("data", ""))
-    return Found(int(message["seq"]), message["subject"], headers, body)
+    headers |= {
+        SEQUENCE: str(message["seq"]), SUBJECT: message["subject"], TIME: message["time"],
+    }  # fmt: skip
+    return Reply(headers, base64.b64decode(message.get("data", "")))
 
 
 async def direct_get(
@@ -189,7 +175,7 @@ async def direct_get_batch(
     found: list[Reply] = []
     for reply in replies[:-1]:
         # Each message names the one that was sent before it; the first one names none.
-        before = found[-1].headers["Nats-Sequence"] if found else "0"
+        before = found[-1].headers[SEQUENCE] if found else "0"
         if reply.headers.get("Nats-Last-Sequence") != before:
             break
         found.append(reply)

@@ -270,18 +270,6 @@ class ForeignMessage(DiskRefused):
         return StorageFailed(str(self.strerror), session=session)
 
 
-class Peer(msgspec.Struct, frozen=True):
-    """Another daemon that was heard.
-
-    Attributes:
-        owner: its identity.
-        heard_s: seconds since it was last heard.
-    """
-
-    owner: Owner
-    heard_s: float
-
-
 class Marker(NamedTuple):
     """What tells a stream from another one.
 

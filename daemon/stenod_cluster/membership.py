@@ -192,16 +192,7 @@ class Membership:
             time.sleep(limits.SETTLE_POLL_S)
 
     def own(self, session: str, *, for_reading: bool = False) -> None:
-        """Own a session, and make its files equal to the journal; blocks.
-
-        Args:
-            session: the session.
-            for_reading: fail at once if the session has files here and nobody can be asked.
-
-        Raises:
-            Held: a living daemon owns it.
-            StenoError, OSError: it cannot be owned now.
-        """
+        """Own a session, and make its files equal to the journal; see `ClusterMember`; blocks."""
         if for_reading and not self.is_sure and self._is_cut_off(session):
             raise JournalLost(None, "no majority of the servers answers")
         self._ownership.forget_unpublished(session)
@@ -225,11 +216,7 @@ class Membership:
         return time.monotonic() - self._ownership.heard_at < self._hosts.dead_s
 
     def is_stale(self, session: str) -> bool:
-        """Return whether another daemon may have changed an owned session unnoticed; blocks.
-
-        Raises:
-            Held: another daemon owns it.
-        """
+        """Return whether another daemon may have changed it; see `ClusterMember`; blocks."""
         return self._is_asked_in_vain(lambda: self._ownership.confirm(session))
 
     def is_list_stale(self) -> bool:
@@ -293,38 +280,23 @@ class Membership:
                     yield _Known(name, label, last)
 
     def shorten(self, session: str) -> None:
-        """Publish a copy of the whole session, and remove what the journal has before it; blocks.
-
-        Raises:
-            Held: a living daemon owns it.
-            OSError: the journal or the disk failed; nothing is lost.
-        """
+        """Let the journal have a copy of the session only; see `ClusterMember`; blocks."""
         self._ownership.shorten(session)
 
     def give(self, session: str, host: str) -> None:
-        """Give a closed session to another daemon; blocks.
-
-        Raises:
-            NotFound: no living daemon has this identity or endpoint.
-            OSError: the journal failed.
-        """
+        """Give a closed session to another daemon; see `ClusterMember`; blocks."""
         self._ownership.release_to(session, self._peer(host))
 
     def _peer(self, host: str) -> Owner:
+        others = (owner for owner, _ in self._hosts.peers() if self._hosts.living(owner.host))
         # This daemon is what a client names that repeats the command at the new owner.
-        found = [self._hosts.owner, *(peer.owner for peer in self._hosts.peers())]
-        living = [
-            owner
-            for owner in found
-            if host in {owner.host, owner.endpoint}
-            and (owner == self._hosts.owner or self._hosts.living(owner.host) is not None)
-        ]
-        if not living:
-            raise NotFound(
-                f"no living daemon of the cluster {self._cluster} is {host!r}:"
-                " `steno cluster status` lists them"
-            )
-        return living[0]
+        for owner in (self._hosts.owner, *others):
+            if host in {owner.host, owner.endpoint}:
+                return owner
+        raise NotFound(
+            f"no living daemon of the cluster {self._cluster} is {host!r}:"
+            " `steno cluster status` lists them"
+        )
 
     def moved(self, session: str, key: str) -> str | None:
         """Return where the command with a key brought a session; see `ClusterMember`; blocks."""
@@ -470,12 +442,12 @@ class Membership:
     def _reported_hosts(self) -> Iterable[ClusterHost]:
         owner = self._hosts.owner
         yield ClusterHost(host=owner.host, endpoint=owner.endpoint, heard_s=0.0, alive=True)
-        for peer in sorted(self._hosts.peers(), key=lambda each: each.owner.endpoint):
+        for other, heard_s in sorted(self._hosts.peers(), key=lambda each: each[0].endpoint):
             yield ClusterHost(
-                host=peer.owner.host,
-                endpoint=peer.owner.endpoint,
-                heard_s=round(peer.heard_s, 3),
-                alive=peer.heard_s < self._hosts.dead_s,
+                host=other.host,
+                endpoint=other.endpoint,
+                heard_s=round(heard_s, 3),
+                alive=heard_s < self._hosts.dead_s,
             )
 
     def _sessions(
@@ -483,36 +455,34 @@ class Membership:
     ) -> tuple[list[ClusterSession], bool]:
         counts = self._engine.counts()
         names = _sessions_of(self._engine.names(), prefix, after or "")
-        there = (
-            self._session(known, counts)
-            for known in self._last_messages(names, limit + 1)
-            if isinstance(known.label, ForeignMessage) or known.last is not None
-        )
-        found = list(islice(there, limit + 1))
+        there = (self._session(each, counts) for each in self._last_messages(names, limit + 1))
+        found = list(islice(filter(None, there), limit + 1))
         return found[:limit], len(found) > limit
 
-    def _session(self, known: _Known, counts: Mapping[str, int]) -> ClusterSession:
-        for each in (known.label, known.last):
-            if isinstance(each, ForeignMessage):
+    def _session(self, known: _Known, counts: Mapping[str, int]) -> ClusterSession | None:
+        """What the report says of a name; None if it leads to no session."""
+        name, label, last = known
+        match label, last:
+            case (ForeignMessage() as foreign, _) | (_, ForeignMessage() as foreign):
                 return ClusterSession(
-                    session=known.name,
+                    session=name,
                     host="",
                     endpoint="",
                     changed_at=0.0,
                     messages=0,
-                    trouble=str(each.strerror),
+                    trouble=str(foreign.strerror),
                 )
-        assert isinstance(known.label, Message)
-        assert isinstance(known.last, Message)
-        owner = known.last.owner
-        return ClusterSession(
-            session=known.name,
-            host=owner.host,
-            endpoint=owner.endpoint,
-            changed_at=known.last.at,
-            messages=counts.get(known.label.label.identity, 0),
-            trouble=self._trouble(known.name, owner),
-        )
+            case Message(), Message(owner=owner, at=at):
+                return ClusterSession(
+                    session=name,
+                    host=owner.host,
+                    endpoint=owner.endpoint,
+                    changed_at=at,
+                    messages=counts.get(label.label.identity, 0),
+                    trouble=self._trouble(name, owner),
+                )
+            case _:
+                return None
 
     def _trouble(self, session: str, owner: Owner) -> str:
         """What an operator has to do about the records of this disk; empty if nothing."""

@@ -30,17 +30,15 @@ def _ask(address: str) -> ServerFacts:
         found = _fetched(f"{address.rstrip('/')}/varz")
         syncing = _syncing(found.get("jetstream", {}).get("config"))
         return ServerFacts(
-            monitor=address,
             name=str(found["server_name"]),
-            version=str(found.get("version", "")),
             syncing=syncing,
             trouble="" if syncing is not Syncing.UNKNOWN else f"{address} has no JetStream",
         )
     except (OSError, URLError, http.client.HTTPException) as error:
         said = getattr(error, "reason", None) or error
-        return ServerFacts(address, trouble=f"{address} does not answer: {said}")
+        return ServerFacts(trouble=f"{address} does not answer: {said}")
     except (ValueError, KeyError, AttributeError, TypeError):
-        return ServerFacts(address, trouble=f"{address} is not the monitoring of a NATS server")
+        return ServerFacts(trouble=f"{address} is not the monitoring of a NATS server")
 
 
 def _fetched(url: str) -> dict[str, Any]:

@@ -13,23 +13,20 @@ import random
 import secrets
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from errno import EACCES, ECONNREFUSED, EMSGSIZE
+from errno import EMSGSIZE
 from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from steno_protocol.errors import Unauthorized
-from steno_system.private_files import read_private
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.wire import header_lines
+from stenod_cluster.wire import Reply, header_lines
 
 T = TypeVar("T")
 
@@ -47,24 +44,6 @@ class UnansweredError(Exception):
 
 class NoRespondersError(Exception):
     """The servers know nobody who takes what was sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer.
-
-    Attributes:
-        headers: its headers.
-        body: its content.
-    """
-
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def status(self) -> str:
-        """Its status, empty for a message without one."""
-        return self.headers.get("Status", "")
 
 
 class _Answers:
@@ -118,6 +97,8 @@ class _Client(Client):
 class Connection:
     """A connection to one of the servers, which is replaced when it ends.
 
+    A new one is for `prepare` alone, until that calls `trust`: it may lead to another stream.
+
     Args:
         options: the servers, and what they ask for.
         name: the name of this client on the servers.
@@ -136,8 +117,8 @@ class Connection:
         self._options = options
         self._name = name
         self._prepare = prepare
-        self._tls = _tls_context(options)
-        _check_credentials(options)
+        self._tls = options.tls_context()
+        options.check_credentials()
         self._servers = list(options.servers)
         self._client: Client | None = None
         self._open: set[Client] = set()
@@ -155,7 +136,6 @@ class Connection:
         self._was_trusted = False
         self._lost = asyncio.Event()
         self._ended = asyncio.Event()
-        self._is_closed = False
         self._is_refused = False
         self._has_ended = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -167,8 +147,8 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._is_closed
+        """Whether it ended, because `close` was called."""
+        return self._ended.is_set()
 
     @property
     def is_trusted(self) -> bool:
@@ -183,8 +163,7 @@ class Connection:
     @property
     def is_refused(self) -> bool:
         """Whether all servers refuse this daemon for a reason that an operator has to remove."""
-        heard = self._heard_error
-        return self._is_refused or (heard is not None and "permissions violation" in _said(heard))
+        return self._is_refused or "permissions violation" in str(self._heard_error).lower()
 
     def check_payload(self) -> None:
         """Raise OSError if the connected server takes no message of the largest size."""
@@ -207,7 +186,7 @@ class Connection:
             JournalLost: the connection was closed.
         """
         assert threading.current_thread() is not self._thread, "the loop would wait for itself"
-        if self._is_closed:
+        if self.is_closed:
             work.close()
             raise JournalLost(None, "the connection to the cluster is closed")
         try:
@@ -228,7 +207,7 @@ class Connection:
     def close(self) -> None:
         """Close it; what waits for an answer ends. Threads return when that is over."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._end_soon)
+            self._loop.call_soon_threadsafe(lambda: self._track(self._end()))
             if threading.current_thread() is not self._thread:
                 self._has_ended.wait(limits.CLOSE_S * 3)
 
@@ -239,7 +218,7 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._connected.wait()
-        return self._client is not None and not self._is_closed
+        return self._client is not None and not self.is_closed
 
     def trust(self) -> None:
         """Let all ask over the connection."""
@@ -285,14 +264,9 @@ class Connection:
         is_last: Callable[[Reply], bool],
         headers: dict[str, str] | None = None,
     ) -> list[Reply]:
-        """Send a message and wait for its answers up to the last one; raises as `request`.
+        """Send a message and wait for its answers, up to the one that `is_last` says.
 
-        Args:
-            subject: where it is sent.
-            body: its content.
-            wait_s: seconds for each answer.
-            is_last: whether an answer is the last one.
-            headers: its headers.
+        Each of them has `wait_s` seconds; raises as `request`.
         """
         client = self._client_for(body)
         self._check_trusted()
@@ -328,7 +302,7 @@ class Connection:
             return
         here = self.server
         for server in [each for each in self._servers if _bare(each) != here]:
-            if self._is_closed or await self._is_joined(server, name):
+            if self.is_closed or await self._is_joined(server, name):
                 return
 
     async def check(self) -> None:
@@ -390,7 +364,7 @@ class Connection:
             self._calls.discard(task)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._is_closed or len(self._posted) >= limits.ANNOUNCEMENTS_MAX:
+        if self.is_closed or len(self._posted) >= limits.ANNOUNCEMENTS_MAX:
             work.close()
             return
         task = self._loop.create_task(work)
@@ -404,7 +378,7 @@ class Connection:
 
     async def _keep_connected(self) -> None:
         try:
-            while not self._is_closed:
+            while not self.is_closed:
                 await self._connect_to_any()
                 wait = self._lost if self._client is not None else self._ended
                 with suppress(TimeoutError):
@@ -419,17 +393,10 @@ class Connection:
                 _close_socket(client)
             self._has_ended.set()
 
-    def _end_soon(self) -> None:
+    async def _end(self) -> None:
         """End once the announcements are sent: the last one is that this daemon ends."""
-        self._ending = self._loop.create_task(self._end_behind_posted())
-
-    async def _end_behind_posted(self) -> None:
         if self._posted:
             await asyncio.wait(set(self._posted), timeout=limits.CLOSE_S)
-        self._end()
-
-    def _end(self) -> None:
-        self._is_closed = True
         self._trouble = "the connection to the cluster was closed"
         self._ended.set()
         self._connected.set()
@@ -441,7 +408,7 @@ class Connection:
         is_refused = True
         # All daemons at the first server of the list would be one server's load.
         for server in random.sample(self._servers, len(self._servers)):
-            if self._is_closed:
+            if self.is_closed:
                 return
             client = _Client()
             try:
@@ -451,8 +418,10 @@ class Connection:
                     await self._adopt(client)
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 failure = self._heard_error or error
-                self._trouble = self._explained(client, server, failure)
-                is_refused &= _is_refusal(failure) or self._wants_certificate(client)
+                wants_certificate = bool(_greeting(client).get("tls_verify"))
+                is_uncertified = wants_certificate and not self._options.tls_cert
+                self._trouble = _explained(server, failure, is_uncertified=is_uncertified)
+                is_refused &= is_uncertified or _is_refusal(failure)
                 self._track(self._close(client))
             else:
                 self._is_refused = False
@@ -485,7 +454,7 @@ class Connection:
         async def failed(error: Exception) -> None:
             self._heard_error = error
             if self._client is client:
-                self._trouble = explained(server, error)
+                self._trouble = _explained(server, error)
 
         await client.connect(
             [server],
@@ -516,7 +485,7 @@ class Connection:
         await _subscribe(client, f"{inbox}.*", self._answered)
         for subject, hear in self._hearers:
             await _subscribe(client, subject, _hearing(hear))
-        if self._is_closed or not client.is_connected:
+        if self.is_closed or not client.is_connected:
             # `_end` and `_lose` did not know it yet, and would leave it and its tasks alone.
             raise nats.errors.ConnectionClosedError
         found = [f"{url.scheme}://{url.netloc}" for url in client.discovered_servers]
@@ -548,17 +517,6 @@ class Connection:
             _close_socket(client)
             self._open.discard(client)
 
-    def _explained(self, client: Client, server: str, error: Exception) -> str:
-        if self._wants_certificate(client):
-            return (
-                f"{_bare(server)} wants a certificate of this daemon: set replication.tls_cert and"
-                " replication.tls_key to one that the server's authority signed"
-            )
-        return explained(server, error)
-
-    def _wants_certificate(self, client: Client) -> bool:
-        return bool(_greeting(client).get("tls_verify")) and not self._options.tls_cert
-
     def _check_encryption(self, client: Client) -> None:
         # nats-py encrypts if the server wishes it, and goes on without if it does not.
         if self._options.has_tls and not _greeting(client).get("tls_required"):
@@ -568,11 +526,9 @@ class Connection:
         if self._client is not client:
             return
         self._client = None
-        self._connected.clear()
-        self.distrust()
-        if self._is_closed:
-            self._connected.set()
-            self._trusted.set()
+        if not self.is_closed:
+            self._connected.clear()
+            self.distrust()
         if self._heard_error is None:
             self._trouble = why
         for answers in self._waiting.values():
@@ -630,11 +586,22 @@ def _close_socket(client: Client) -> None:
         transport.close()  # type: ignore[no-untyped-call]
 
 
-def explained(server: str, error: Exception) -> str:
-    """Returns what a failure to connect means, and what to do."""
+def _explained(server: str, error: Exception, *, is_uncertified: bool = False) -> str:
+    """What a failure to connect means, and what to do.
+
+    Args:
+        server: the server.
+        error: the failure.
+        is_uncertified: the server wants a certificate, and this daemon has none.
+    """
     where = _bare(server)
     said = str(error).removeprefix("nats: ") or type(error).__name__
     match error:
+        case _ if is_uncertified:
+            return (
+                f"{where} wants a certificate of this daemon: set replication.tls_cert and"
+                " replication.tls_key to one that the server's authority signed"
+            )
         case ssl.SSLCertVerificationError():
             return (
                 f"the certificate of {where} is not valid here ({said}): set replication.tls_ca to"
@@ -650,10 +617,11 @@ def explained(server: str, error: Exception) -> str:
                 f"{where} does not encrypt, but replication.tls_ca or tls:// asks for it: configure"
                 " tls on the server, or remove the options"
             )
-        case nats.errors.AuthorizationError():
-            return _refusal(where, said)
-        case _ if "authorization" in said.lower() or "authentication" in said.lower():
-            return _refusal(where, said)
+        case _ if _is_unauthorized(error):
+            return (
+                f"{where} refuses the credentials ({said}): check replication.credentials, or the"
+                " user and password in replication.servers"
+            )
         case _ if "permissions violation" in said.lower():
             return (
                 f"{where} says {said!r}: allow the account to publish and subscribe to steno.>,"
@@ -667,57 +635,16 @@ def explained(server: str, error: Exception) -> str:
 
 def _is_refusal(error: Exception) -> bool:
     """Whether a failure to connect comes again until an operator changes something."""
-    return isinstance(
-        error,
-        ssl.SSLError | nats.errors.SecureConnWantedError | nats.errors.AuthorizationError,
-    ) or any(word in _said(error) for word in ("authorization", "authentication"))
+    is_encryption = isinstance(error, ssl.SSLError | nats.errors.SecureConnWantedError)
+    return is_encryption or _is_unauthorized(error)
 
 
-def _said(error: Exception) -> str:
-    return str(error).lower()
-
-
-def _refusal(where: str, said: str) -> str:
-    return (
-        f"{where} refuses the credentials ({said}): check replication.credentials, or the user and"
-        " password in replication.servers"
-    )
+def _is_unauthorized(error: Exception) -> bool:
+    said = str(error).lower()
+    is_said = "authorization" in said or "authentication" in said
+    return is_said or isinstance(error, nats.errors.AuthorizationError)
 
 
 def _bare(server: str) -> str:
     """A server's address without a password."""
     return server.rpartition("/")[2].rpartition("@")[2]
-
-
-def _tls_context(options: ReplicationOptions) -> ssl.SSLContext | None:
-    if not options.has_tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=options.tls_ca or None)
-        if options.tls_cert:
-            context.load_cert_chain(options.tls_cert, options.tls_key or None)
-    except OSError as error:
-        raise OSError(
-            error.errno or EACCES,
-            f"replication.tls_ca, tls_cert or tls_key cannot be used ({error.strerror or error}):"
-            " each is the path of a PEM file that this user may read",
-        ) from None
-    return context
-
-
-def _check_credentials(options: ReplicationOptions) -> None:
-    if not options.credentials:
-        return
-    try:
-        text = read_private(options.credentials, may_be_link=True).decode()
-    except (OSError, UnicodeDecodeError, Unauthorized) as error:
-        raise OSError(
-            EACCES,
-            f"replication.credentials cannot be read ({error}): it is the path of a .creds file",
-        ) from None
-    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
-        raise OSError(
-            ECONNREFUSED,
-            f"{options.credentials} is no .creds file of NATS, which has a user's JWT and a seed:"
-            " correct replication.credentials",
-        )

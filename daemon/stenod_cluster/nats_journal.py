@@ -11,13 +11,10 @@ from contextlib import suppress
 from errno import EACCES, ENOSPC
 from typing import Any, TypeVar
 
-import msgspec
-
 from steno_protocol.replies import ClusterReplica, ClusterStream
 from stenod_cluster import limits
 from stenod_cluster.facts import ClusterFacts, ServerFacts, Syncing
 from stenod_cluster.jetstream import (
-    Found,
     PassingError,
     Rejected,
     api,
@@ -39,7 +36,7 @@ from stenod_cluster.journal import (
     Publication,
 )
 from stenod_cluster.monitors import ask_monitors
-from stenod_cluster.nats_connection import Connection, Reply
+from stenod_cluster.nats_connection import Connection
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.publishing import Publishing
 from stenod_cluster.stream_identity import StreamIdentity, Suspicion, other_stream
@@ -54,11 +51,8 @@ from stenod_cluster.subjects import (
     topic_subject,
 )
 from stenod_cluster.trust import Own, Trust
-from stenod_cluster.verdicts import (
-    SEQUENCE_NOT_FOUND,
-    full,
-)
-from stenod_cluster.wire import message_of, owner_headers, sequence_of
+from stenod_cluster.verdicts import SEQUENCE_NOT_FOUND, full
+from stenod_cluster.wire import SUBJECT, Reply, message_of, owner_headers
 
 T = TypeVar("T")
 
@@ -157,7 +151,7 @@ class NatsJournal(Journal):
         subjects = names_subjects(self._options.cluster, above)
         if oldest:
             found = self._connection.call(self._at_leader({"next_by_subj": subjects}))
-            return [] if found is None else [path_of(found.subject)]
+            return [] if found is None else [path_of(found.headers[SUBJECT])]
         return list(self._connection.call(self._counts(subjects)))
 
     def counts(self) -> dict[str, int]:
@@ -195,12 +189,14 @@ class NatsJournal(Journal):
     def state(self) -> ClusterFacts:
         """Returns facts about the servers. It waits two seconds at most for those that are down."""
         servers = ask_monitors(self._options.monitors)
-        facts = ClusterFacts(servers=servers)
+        streams: tuple[ClusterStream, ...] = ()
+        wanted = 0
         with suppress(JournalLost):
-            facts = self._connection.call(self._stream_facts(servers))
+            stream, wanted = self._connection.call(self._stream_facts(servers))
+            streams = (stream,)
         connected = self._connection.server or ""
         trouble = "" if connected and self._connection.is_trusted else self._trouble()
-        return msgspec.structs.replace(facts, connected=connected, trouble=trouble)
+        return ClusterFacts(connected, trouble, streams, wanted, servers)
 
     def _trouble(self) -> str:
         if self._connection.server is None:
@@ -209,14 +205,14 @@ class NatsJournal(Journal):
             return str(self._refusal.strerror)
         return self._setup_trouble or self._connection.trouble
 
-    async def _stream_facts(self, servers: tuple[ServerFacts, ...]) -> ClusterFacts:
+    async def _stream_facts(self, servers: Iterable[ServerFacts]) -> tuple[ClusterStream, int]:
+        """Returns facts about the stream, and how many replicas it is to have; 0 if unknown."""
         syncing = {server.name: server.syncing for server in servers if server.name}
         try:
             ended = len((await self._subjects(ended_subjects(self._options.cluster)))[1])
             info, sessions = await self._subjects(sessions_subjects(self._options.cluster))
         except OSError as error:
-            silent = ClusterStream(name=self._stream, trouble=str(error.strerror))
-            return ClusterFacts(streams=(silent,), servers=servers)
+            return ClusterStream(name=self._stream, trouble=str(error.strerror)), 0
         stream = ClusterStream(
             name=self._stream,
             replicas=_replicas(info.get("cluster"), syncing),
@@ -226,8 +222,7 @@ class NatsJournal(Journal):
             bytes=info["state"]["bytes"],
             bytes_max=info["config"].get("max_bytes", -1),
         )
-        wanted = info["config"]["num_replicas"]
-        return ClusterFacts(streams=(stream,), wanted=wanted, servers=servers)
+        return stream, info["config"]["num_replicas"]
 
     async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns facts about the stream, and the number of messages of each of some subjects."""
@@ -354,26 +349,22 @@ class NatsJournal(Journal):
 
         async def read(_: float) -> dict[str, Reply]:
             replies = await direct_get_batch(self._connection, self._stream, request)
-            return {reply.headers["Nats-Subject"]: reply for reply in replies}
+            return {reply.headers[SUBJECT]: reply for reply in replies}
 
         return await self._until_heard(read, self._options.publish_s)
 
     async def _last_or_foreign(
         self, subject: str, there: Mapping[str, Reply]
     ) -> Message | ForeignMessage | None:
+        place = self._place(subject)
+        # A replica that lags says that there is none, too.
+        found = there.get(place) or await self._at_leader({"last_by_subj": place})
         try:
-            if (reply := there.get(self._place(subject))) is not None:
-                return message_of(subject, reply.headers, reply.body)
-            # A replica that lags says that there is none, too.
-            return await self._last_at_leader(subject)
+            return None if found is None else message_of(subject, found)
         except ForeignMessage as error:
             return error
 
-    async def _last_at_leader(self, subject: str) -> Message | None:
-        found = await self._at_leader({"last_by_subj": self._place(subject)})
-        return None if found is None else message_of(subject, found.headers, found.body)
-
-    async def _at_leader(self, request: dict[str, str]) -> Found | None:
+    async def _at_leader(self, request: dict[str, str]) -> Reply | None:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
         return await at_leader(self._connection, self._stream, request, wait_s)
@@ -389,10 +380,10 @@ class NatsJournal(Journal):
 
         async def read(_: float) -> list[Message]:
             replies = await direct_get_batch(self._connection, self._stream, request)
-            wanted = [reply for reply in replies if sequence_of(reply.headers) <= last]
+            wanted = [reply for reply in replies if reply.sequence <= last]
             if not wanted:
                 raise PassingError(f"the replica that answered lacks message {last}")
-            return [message_of(subject, reply.headers, reply.body) for reply in wanted]
+            return [message_of(subject, reply) for reply in wanted]
 
         return await self._until_heard(read, limits.READ_S)
 
@@ -471,39 +462,42 @@ class NatsJournal(Journal):
             await asyncio.sleep(limits.SETUP_POLL_S)
 
     async def _prepare(self) -> None:
-        """Look at the stream, and stay with its leader; cancelled with the connection."""
+        """Look at the stream again and again; cancelled with the connection."""
         # Once it is closed, nothing here waits any more, and the loop would have no other turn.
         while not self._connection.is_closed:
-            wait_s = limits.SETUP_RETRY_S
-            try:
-                info = await self._identity.check()
-                self._note_room(info)
-                cluster: dict[str, Any] = info.get("cluster") or {}
-                leader = str(cluster.get("leader", ""))
-                await self._identity.end_request()
-            except Suspicion as error:
-                self._suspect(error.why)
-            except JournalLost as error:
-                if isinstance(error, ForeignStream):
-                    self._refuse(error)
-                self._setup_trouble = str(error.strerror)
-            except OSError as error:
-                # The operator may correct it while the daemon runs.
-                self._refuse(error)
-            else:
-                self._refusal = self._suspected_at = None
-                self._setup_trouble = ""
-                self._connection.trust()
-                if leader:
-                    # From any other server each message goes to this one first.
-                    await self._connection.move_to(leader)
-                wait_s = limits.LEADER_CHECK_S
+            wait_s = await self._look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._look_again.wait()
             # What doubts the stream asks again and again meanwhile.
             await asyncio.sleep(limits.SETUP_POLL_S)
             self._look_again.clear()
+
+    async def _look(self) -> float:
+        """Look at the stream, and go to its leader; returns the seconds until the next look."""
+        try:
+            info = await self._identity.check()
+            self._note_room(info)
+            await self._identity.end_request()
+        except Suspicion as error:
+            self._suspect(str(error))
+        except JournalLost as error:
+            if isinstance(error, ForeignStream):
+                self._refuse(error)
+            self._setup_trouble = str(error.strerror)
+        except OSError as error:
+            # The operator may correct it while the daemon runs.
+            self._refuse(error)
+        else:
+            self._refusal = self._suspected_at = None
+            self._setup_trouble = ""
+            self._connection.trust()
+            cluster: dict[str, Any] = info.get("cluster") or {}
+            if leader := cluster.get("leader"):
+                # From any other server each message goes to this one first.
+                await self._connection.move_to(leader)
+            return limits.LEADER_CHECK_S
+        return limits.SETUP_RETRY_S
 
     def _refuse(self, error: OSError) -> None:
         self._refusal = error

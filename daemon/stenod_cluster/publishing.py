@@ -9,32 +9,17 @@ from collections.abc import Callable
 
 from stenod_cluster import limits
 from stenod_cluster.jetstream import direct_get
-from stenod_cluster.journal import (
-    Fenced,
-    ForeignMessage,
-    InDoubt,
-    JournalLost,
-    Kind,
-    Publication,
-)
+from stenod_cluster.journal import Fenced, ForeignMessage, InDoubt, JournalLost, Kind, Publication
 from stenod_cluster.nats_connection import (
     Connection,
     NoRespondersError,
     NotConnectedError,
-    Reply,
     UnansweredError,
 )
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name, subject_of
-from stenod_cluster.verdicts import (
-    Again,
-    Refused,
-    Stored,
-    Verdict,
-    WrongSequence,
-    verdict_of,
-)
-from stenod_cluster.wire import KIND, MESSAGE_ID, batch_headers, headers_of, message_of, sequence_of
+from stenod_cluster.verdicts import Again, Verdict, WrongSequence, verdict_of
+from stenod_cluster.wire import KIND, MESSAGE_ID, Reply, batch_headers, headers_of, message_of
 
 
 class Publishing:
@@ -117,8 +102,8 @@ class Publishing:
 
     async def _judged(self, verdict: Verdict) -> int | OSError | None:
         match verdict:
-            case Stored(sequence):
-                return sequence
+            case int():
+                return verdict
             case WrongSequence(last):
                 if self._publication.also or last > self._publication.after:
                     return await self._overtaken()
@@ -126,8 +111,9 @@ class Publishing:
             case Again(reason, may_be_stored):
                 self._is_in_doubt |= may_be_stored
                 await self._pause(reason)
-            case Refused():
-                return self._in_doubt() or verdict.error(self._publication.subject)
+            case OSError():
+                verdict.filename = self._publication.subject
+                return self._in_doubt() or verdict
         return None
 
     async def _is_behind(self, known: str) -> OSError | None:
@@ -146,7 +132,7 @@ class Publishing:
         is_behind = False
         for place, publication in enumerate(self._publication.batch):
             newest = await self._read({"last_by_subj": self._subjects[place]})
-            known = 0 if newest is None else sequence_of(newest.headers)
+            known = 0 if newest is None else newest.sequence
             if newest is None or known <= publication.after:
                 is_behind |= known < publication.after
                 continue
@@ -176,12 +162,12 @@ class Publishing:
 
     def _last_sequence(self, place: int, reply: Reply) -> int:
         """The sequence of the last message of the batch, by that of one of them."""
-        return sequence_of(reply.headers) + len(self._subjects) - 1 - place
+        return reply.sequence + len(self._subjects) - 1 - place
 
     def _fenced(self, place: int, newest: Reply) -> OSError:
         subject = self._publication.batch[place].subject
         try:
-            return Fenced(subject, message_of(subject, newest.headers, newest.body))
+            return Fenced(subject, message_of(subject, newest))
         except ForeignMessage as error:
             return error
 

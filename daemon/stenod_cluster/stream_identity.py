@@ -7,6 +7,7 @@ knows tell it from that one.
 
 import asyncio
 import secrets
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from errno import EINVAL, ENOENT
 from typing import Any, Final, NoReturn
@@ -14,7 +15,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.jetstream import Found, Rejected, api, at_leader
+from stenod_cluster.jetstream import Rejected, api, at_leader
 from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
 from stenod_cluster.nats_connection import (
     Connection,
@@ -23,11 +24,10 @@ from stenod_cluster.nats_connection import (
     UnansweredError,
 )
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.streams import differences, stream_config
-from stenod_cluster.subjects import marker_subject, stream_name
+from stenod_cluster.subjects import marker_subject, stream_name, stream_subjects
 from stenod_cluster.trust import Known, Own, Request, Trust
 from stenod_cluster.verdicts import STREAM_NOT_FOUND
-from stenod_cluster.wire import EXPECTED, MESSAGE_ID
+from stenod_cluster.wire import EXPECTED, MESSAGE_ID, Reply
 
 _CONFIG_DIFFERS: Final = 10058
 
@@ -36,15 +36,7 @@ _AGAIN: Final = b"-again"
 
 
 class Suspicion(Exception):
-    """The stream lacks what this root knows, which may pass.
-
-    Attributes:
-        why: what it lacks.
-    """
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """The stream lacks what this root knows, which may pass; the text says what."""
 
 
 class StreamIdentity:
@@ -255,7 +247,7 @@ class StreamIdentity:
             raise self._old_copy(last)
 
     def _compare(
-        self, known: Known, created: str, marker: Found | None, last: int, stored: int
+        self, known: Known, created: str, marker: Reply | None, last: int, stored: int
     ) -> None:
         """Raise if the stream is not the one that this root knows, or lacks messages."""
         if known.identity.partition(" ")[0] != created:
@@ -274,7 +266,7 @@ class StreamIdentity:
                 f" {max(stored, known.last)}"
             )
 
-    async def _is_before_loss(self, known: Known, created: str, marker: Found, last: int) -> bool:
+    async def _is_before_loss(self, known: Known, created: str, marker: Reply, last: int) -> bool:
         """Whether the stream lost messages, and no host has joined it again since."""
         identity = _identity(created, marker)
         if known.identity.partition(" ")[2] != identity.partition(" ")[2]:
@@ -293,11 +285,11 @@ class StreamIdentity:
         found = await at_leader(self._connection, self._name, {"seq": own.sequence})
         return found is not None and found.headers.get(MESSAGE_ID) != own.id
 
-    async def _marker(self) -> Found | None:
+    async def _marker(self) -> Reply | None:
         subject = marker_subject(self._options.cluster)
         return await at_leader(self._connection, self._name, {"last_by_subj": subject})
 
-    async def _new_marker(self, before: Found | None, ending: bytes) -> Found:
+    async def _new_marker(self, before: Reply | None, ending: bytes) -> Reply:
         """Publish a marker behind the last one; returns the one that the stream has then."""
         subject = marker_subject(self._options.cluster)
         headers = {EXPECTED: str(before.sequence if before else 0)}
@@ -318,9 +310,55 @@ def other_stream(name: str) -> ForeignStream:
     )
 
 
-def _identity(created: str, marker: Found) -> str:
+def _identity(created: str, marker: Reply) -> str:
     return f"{created} {marker.body.decode(errors='replace')}"
 
 
 def _place(own: Own) -> int:
     return own.sequence
+
+
+def stream_config(options: ReplicationOptions) -> dict[str, Any]:
+    """Returns the configuration with which a stream is created."""
+    return {
+        "name": stream_name(options.cluster),
+        "subjects": stream_subjects(options.cluster),
+        "storage": "file",
+        "num_replicas": options.replicas,
+        "retention": "limits",
+        # A full stream refuses new messages; it never removes an old one.
+        "discard": "new",
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_msgs_per_subject": -1,
+        "max_msg_size": -1,
+        "allow_direct": True,
+        "deny_purge": False,
+        "allow_rollup_hdrs": False,
+        "allow_atomic": True,
+    }
+
+
+def differences(options: ReplicationOptions, found: Mapping[str, Any]) -> list[str]:
+    """Returns a phrase for each setting of an existing stream that steno cannot work with."""
+    return [
+        f"{name} is {_shown(got)}, and has to be {_shown(wanted)}"
+        for name, got, wanted in _different(stream_config(options), found)
+    ]
+
+
+def _different(
+    wanted: Mapping[str, Any], found: Mapping[str, Any]
+) -> Iterator[tuple[str, object, object]]:
+    for name, value in wanted.items():
+        # The servers leave out what is off.
+        got = found.get(name, False if isinstance(value, bool) else None)
+        if name != "name" and got != value:
+            yield name, got, value
+    for name in ("mirror", "sources", "subject_transform", "no_ack", "sealed", "persist_mode"):
+        if found.get(name) not in {None, False, "", "default"}:
+            yield name, found[name], "unset"
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -33,17 +33,6 @@ _UNAVAILABLE: Final = {10005, 10008, 10009, 10118, 10194}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A majority has the message on disk.
-
-    Attributes:
-        sequence: its number.
-    """
-
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
 class WrongSequence:
     """The leader knows another last message of the subject; nothing was stored.
 
@@ -67,26 +56,9 @@ class Again:
     may_be_stored: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Nothing was stored, and nothing will be before the operator acts.
-
-    Attributes:
-        number: the errno.
-        text: what happened and what to do.
-    """
-
-    number: int
-    text: str
-
-    def error(self, folder: str | None = None) -> OSError:
-        """Returns it as an error."""
-        return (
-            OSError(self.number, self.text, folder) if folder else OSError(self.number, self.text)
-        )
-
-
-Verdict = Stored | WrongSequence | Again | Refused
+Verdict = int | WrongSequence | Again | OSError
+"""The sequence under which a majority has the message on disk, or why it has not. An OSError says
+what the operator has to do: nothing was stored, and nothing will be before that."""
 
 
 def decoded_answer(body: bytes) -> dict[str, Any]:
@@ -101,13 +73,13 @@ def verdict_of(body: bytes, stream: str) -> Verdict:
     """Returns what the answer to a publication means."""
     answer = decoded_answer(body)
     if (error := answer.get("error")) is None:
-        return Stored(int(answer["seq"]))
+        return int(answer["seq"])
     if error.get("err_code") == _WRONG_LAST_SEQUENCE:
         return WrongSequence(_last_of(str(error.get("description", ""))))
     return failure_of(error, stream)
 
 
-def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
+def failure_of(error: dict[str, Any], stream: str) -> Again | OSError:
     """Returns what an error of JetStream means, whatever was asked."""
     code = int(error.get("err_code", 0))
     said = f"the servers answer {str(error.get('description', error))!r}"
@@ -118,7 +90,7 @@ def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
     if code == STREAM_NOT_FOUND:
         return Again(f"{said}: stream {stream} is created as soon as they have a leader")
     if code in _FULL or (code == _STORE_FAILED and "maximum" in said):
-        return Refused(ENOSPC, full(said, stream))
+        return OSError(ENOSPC, full(said, stream))
     return _other_failure(code, int(error.get("code", 500)), said, stream)
 
 
@@ -131,28 +103,28 @@ def full(said: str, stream: str) -> str:
     )
 
 
-def _other_failure(code: int, status: int, said: str, stream: str) -> Again | Refused:
+def _other_failure(code: int, status: int, said: str, stream: str) -> Again | OSError:
     if code in _NOT_ENABLED:
-        return Refused(
+        return OSError(
             EACCES,
             f"{said}: enable JetStream on the servers and for the account that"
             " replication.credentials names",
         )
     if code == _ONE_SERVER:
-        return Refused(
+        return OSError(
             EINVAL,
             f"{said}: the server is in no cluster, so start three as one, or set"
             " replication.replicas to 1",
         )
     if code == _TOO_LARGE:
-        return Refused(
+        return OSError(
             EMSGSIZE, f"{said}: remove the limit max_msg_size from stream {stream}, or raise it"
         )
     if code == _STORE_FAILED:
         return Again(f"{said}: look at the disks of the servers of {stream}", may_be_stored=True)
     if status >= 500:
         return Again(said, may_be_stored=status == 500)
-    return Refused(EPROTO if code else EIO, f"{said} for stream {stream}: ask its operator")
+    return OSError(EPROTO if code else EIO, f"{said} for stream {stream}: ask its operator")
 
 
 def _last_of(description: str) -> int:

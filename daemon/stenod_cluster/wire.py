@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from stenod_cluster.journal import UNFENCED, ForeignMessage, Kind, Message, Owner, Publication
 
@@ -27,8 +27,28 @@ _BATCH_END: Final = "Nats-Batch-Commit"
 SEQUENCE: Final = "Nats-Sequence"
 """The sequence of a message that is read."""
 
+SUBJECT: Final = "Nats-Subject"
+"""Where a message that is read was published."""
+
 TIME: Final = "Nats-Time-Stamp"
 """When the servers took a message that is read."""
+
+
+class Reply(NamedTuple):
+    """An answer of the servers, or a message that they have."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def status(self) -> str:
+        """Its status, empty for a message without one."""
+        return self.headers.get("Status", "")
+
+    @property
+    def sequence(self) -> int:
+        """The sequence under which the servers have a message."""
+        return int(self.headers[SEQUENCE])
 
 
 def owner_headers(owner: Owner) -> dict[str, str]:
@@ -71,25 +91,21 @@ def header_lines(raw: bytes) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-def sequence_of(headers: Mapping[str, str]) -> int:
-    """Returns the sequence under which the servers have a message."""
-    return int(headers[SEQUENCE])
-
-
-def message_of(subject: str, headers: Mapping[str, str], body: bytes) -> Message:
+def message_of(subject: str, reply: Reply) -> Message:
     """Returns the message that the servers have.
 
     Raises:
         ForeignMessage: it has no owner or no known kind, so steno did not publish it.
     """
+    headers = reply.headers
     try:
         return Message(
-            sequence=int(headers[SEQUENCE]),
+            sequence=reply.sequence,
             owner=Owner(headers[_HOST], headers[_INCARNATION], headers[_ENDPOINT]),
             kind=Kind(headers[KIND]),
-            body=body,
+            body=reply.body,
             at=datetime.fromisoformat(headers[TIME]).timestamp(),
             move=headers.get(_MOVE, ""),
         )
     except (KeyError, ValueError):
-        raise ForeignMessage(subject, sequence_of(headers)) from None
+        raise ForeignMessage(subject, reply.sequence) from None

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
 from stenod_cluster import limits
-from stenod_cluster.nats_connection import Reply, _Answers
+from stenod_cluster.nats_connection import _Answers
+from stenod_cluster.wire import Reply
 
 
 def test_each_answer_renews_the_limit_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:

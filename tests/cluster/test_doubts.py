@@ -30,10 +30,10 @@ from stenod_cluster.nats_connection import (
     Connection,
     NoRespondersError,
     NotConnectedError,
-    Reply,
     UnansweredError,
 )
 from stenod_cluster.nats_journal import NatsJournal
+from stenod_cluster.wire import Reply
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 BOB = Owner("bob", "b1", "tcp://10.0.0.2:7117")

@@ -139,9 +139,7 @@ def test_an_address_of_another_program_is_named(
 
     [found] = ask_monitors([web_server])
 
-    assert found == ServerFacts(
-        web_server, trouble=f"{web_server} is not the monitoring of a NATS server"
-    )
+    assert found == ServerFacts(trouble=f"{web_server} is not the monitoring of a NATS server")
 
 
 def test_lazy_and_unknown_servers_break_a_promise_each() -> None:

@@ -21,6 +21,7 @@ from stenod_cluster import limits, nats_connection
 from stenod_cluster.jetstream import api
 from stenod_cluster.nats_journal import NatsJournal
 from stenod_cluster.stream_identity import Suspicion
+from stenod_cluster.wire import Reply
 
 STORED_S = 90.0
 """Time in which writers store some messages: longer than that of one publication, which fails."""
@@ -320,7 +321,7 @@ def test_nothing_is_sent_again_over_a_connection_whose_stream_is_not_known(
         monkeypatch.setattr(journal._identity, "check", _refuse)
         request = connection.request
 
-        async def lose_first(*_: object) -> nats_connection.Reply:
+        async def lose_first(*_: object) -> Reply:
             monkeypatch.setattr(connection, "request", request)
             connection.distrust()
             raise nats_connection.UnansweredError("lost on the way")

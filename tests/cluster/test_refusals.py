@@ -204,7 +204,7 @@ def test_a_full_stream_refuses_and_keeps_what_it_has(
                 break
             after, kept = found, kept + 1
 
-        assert found.errno == ENOSPC
+        assert (found.errno, found.filename) == (ENOSPC, "s")
         assert stream in str(found.strerror)
         assert "steno cluster status" in str(found.strerror)
         assert len(list(journal.read("s", 0, after))) == kept
@@ -276,7 +276,7 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
 def test_a_stream_with_other_settings_is_refused(
     three_nodes: NatsCluster, setting: dict[str, Any], says: str
 ) -> None:
-    from stenod_cluster.streams import stream_config
+    from stenod_cluster.stream_identity import stream_config
 
     chosen = options(three_nodes)
     config = stream_config(chosen)

@@ -21,7 +21,8 @@ class Daemon:
         self.given: list[str] = []
         self.hosts = Hosts(
             stream.join(name), Owner(name, "1", f"ipc:///{name}"), WAIT_S, lambda: self.now,
-            lambda *_: self.taken.set(), on_given=lambda session, _: self.given.append(session),
+            lambda *_: self.taken.set(), lambda _: None,
+            lambda session, _: self.given.append(session),
         )  # fmt: skip
 
 

@@ -122,6 +122,20 @@ def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_pa
     assert f"message {foreign} of 'b' in the journal is not steno's" in report.sessions[1].trouble
 
 
+def test_a_message_of_another_program_behind_those_of_a_session_is_its_trouble(
+    tmp_path: Path,
+) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "a", "b")
+    foreign = stream.publish_foreign("id-of-b")
+    assert [each.session for each in two.others("", "", 9)] == ["a"]
+    intact, other = two.report("", None, 9).sessions
+    assert (intact.session, intact.trouble) == ("a", "")
+    assert (other.session, other.host) == ("b", "")
+    assert f"message {foreign} of 'id-of-b' in the journal is not steno's" in other.trouble
+
+
 @pytest.mark.anyio
 async def test_a_daemon_that_starts_goes_on_with_a_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -271,7 +285,7 @@ def test_a_server_that_is_down_breaks_no_promise_and_an_unknown_one_does(
 def test_a_daemon_waits_until_a_silent_server_counts_as_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = (ServerFacts("http://n2", trouble="it does not answer"),)
+    silent = (ServerFacts(trouble="it does not answer"),)
     states = [
         ClusterFacts(
             streams=(ClusterStream(name="s", replicas=(ALWAYS, replica)),), wanted=3, servers=silent

@@ -66,7 +66,8 @@ class Host:
             lambda: self.now,
             # The ownership comes later.
             lambda folder, owner: self._hear_taken(folder, owner),  # noqa: PLW0108
-            on_given=lambda folder, giver: self._hear_given(folder, giver),  # noqa: PLW0108
+            lambda _: None,
+            lambda folder, giver: self._hear_given(folder, giver),  # noqa: PLW0108
         )
         # All words are heard at once, or never.
         self.hosts.answer_s = 0.0

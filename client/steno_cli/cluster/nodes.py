@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from steno.local import make_private
 from steno_cli.cluster.server_files import Plan, Ports, files_of
@@ -41,18 +40,6 @@ _LOG_BYTES: Final = 2000
 """The end of a server's log that an error shows."""
 
 
-class Nodes(msgspec.Struct, frozen=True):
-    """Running servers.
-
-    Attributes:
-        plan: their addresses and ports.
-        host_table: the text of `config.toml` of a daemon that uses them.
-    """
-
-    plan: Plan
-    host_table: str
-
-
 def server_binary() -> str:
     """Return the path of nats-server: that of the extra, else the one on the PATH.
 
@@ -73,8 +60,8 @@ def server_binary() -> str:
 
 
 @asynccontextmanager
-async def running_nodes(folder: Path, count: int) -> AsyncGenerator[Nodes]:
-    """Start servers in a folder, and end them with the block.
+async def running_nodes(folder: Path, count: int) -> AsyncGenerator[Plan]:
+    """Start servers in a folder, and end them with the block, which gets their addresses.
 
     Args:
         folder: an empty folder for their files.
@@ -87,21 +74,20 @@ async def running_nodes(folder: Path, count: int) -> AsyncGenerator[Nodes]:
     binary = server_binary()
     with ExitStack() as stack:
         for attempt in range(TRY_PORTS_MAX):
-            nodes, processes = _start(binary, folder / str(attempt), count)
+            plan, processes = _start(binary, folder / str(attempt), count)
             stack.callback(_end, processes)
-            if await _become_ready(nodes, processes, folder / str(attempt)):
+            if await _become_ready(plan, processes, folder / str(attempt)):
                 break
         else:
             raise Internal(f"the ports of the servers were taken {TRY_PORTS_MAX} times: try again")
-        yield nodes
+        yield plan
 
 
-def _start(binary: str, folder: Path, count: int) -> tuple[Nodes, list[subprocess.Popen[bytes]]]:
+def _start(binary: str, folder: Path, count: int) -> tuple[Plan, list[subprocess.Popen[bytes]]]:
     plan = Plan("try", count, store=str(folder), ports=tuple(_free_ports(count)))
-    texts = files_of(plan)
     make_private(folder)
     processes: list[subprocess.Popen[bytes]] = []
-    for name, text in texts.items():
+    for name, text in files_of(plan).items():
         (folder / name).write_text(text)
         if name.endswith(".conf"):
             with (folder / f"{name}.log").open("wb") as log:
@@ -113,7 +99,7 @@ def _start(binary: str, folder: Path, count: int) -> tuple[Nodes, list[subproces
                         preexec_fn=_end_with_parent,  # noqa: PLW1509  # one system call
                     )
                 )  # fmt: skip
-    return Nodes(plan, texts["config.toml"]), processes
+    return plan, processes
 
 
 def _end_with_parent() -> None:
@@ -130,12 +116,10 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-async def _become_ready(
-    nodes: Nodes, processes: list[subprocess.Popen[bytes]], folder: Path
-) -> bool:
+async def _become_ready(plan: Plan, processes: list[subprocess.Popen[bytes]], folder: Path) -> bool:
     """Wait until the servers agree on a leader; False if a port of theirs is another program's."""
     with anyio.move_on_after(TRY_START_S):
-        while not await anyio.to_thread.run_sync(_is_ready, nodes.plan):
+        while not await anyio.to_thread.run_sync(_is_ready, plan):
             if any(process.poll() is not None for process in processes):
                 if _PORT_TAKEN in _logs(folder):
                     _end(processes)

@@ -15,7 +15,8 @@ import anyio
 
 from steno import Client, connect
 from steno.local import is_free, note_of
-from steno_cli.cluster.nodes import Nodes, running_nodes
+from steno_cli.cluster.nodes import running_nodes
+from steno_cli.cluster.server_files import Plan, files_of
 from steno_cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
 from steno_cli.daemon_control import write_request
 from steno_cli.demo.agents import (
@@ -79,10 +80,10 @@ async def _play(folder: Path, agents: int, turns: int, output: Output) -> Eviden
     """
     owner, other = folder / "a", folder / "b"
     async with AsyncExitStack() as stack:
-        nodes = await stack.enter_async_context(running_nodes(folder / "nats", _SERVERS))
-        output.say(f"{count(_SERVERS, 'server')} chose a leader: {', '.join(nodes.plan.servers)}")
+        plan = await stack.enter_async_context(running_nodes(folder / "nats", _SERVERS))
+        output.say(f"{count(_SERVERS, 'server')} chose a leader: {', '.join(plan.servers)}")
         for root in (owner, other):
-            _prepare(root, nodes)
+            _prepare(root, plan)
             stack.push_async_callback(_end_daemon, root)
         try:
             with anyio.fail_after(TRY_TIMEOUT_S):
@@ -91,9 +92,9 @@ async def _play(folder: Path, agents: int, turns: int, output: Output) -> Eviden
             raise Internal(f"the trial took longer than {TRY_TIMEOUT_S:.0f} s") from None
 
 
-def _prepare(root: Path, nodes: Nodes) -> None:
+def _prepare(root: Path, plan: Plan) -> None:
     root.mkdir(mode=0o700)
-    (root / paths.CONFIG).write_text(nodes.host_table)
+    (root / paths.CONFIG).write_text(files_of(plan)[paths.CONFIG])
     write_request(root, "create")
 
 
