@@ -527,6 +527,7 @@ def host_of(root: Path) -> str:
         with os.fdopen(handle, "wb", buffering=0) as file:
             file.write(f"{os.urandom(8).hex()}\n".encode())
             syncs.fsync(handle)
+        syncs.fsync_folder(root)
     found = read_private(path).decode(errors="replace").strip()
     if not found.isalnum() or len(found) > limits.HOST_CHARS_MAX:
         raise BadRequest(

@@ -104,9 +104,10 @@ class Trust:
                 _replace(self._root / paths.CLUSTER_STREAMS, msgspec.json.encode(self._known))
 
     def end_request(self) -> None:
-        """The operator's request was carried out; blocks."""
+        """The operator's request was carried out; blocks, and is forgotten for good on return."""
         if self.request is not Request.NONE and self._root is not None:
             (self._root / paths.CLUSTER_REQUEST).unlink(missing_ok=True)
+            syncs.fsync_folder(self._root)
         self.request = Request.NONE
 
 
@@ -123,3 +124,4 @@ def _replace(path: Path, data: bytes) -> None:
         file.write(data)
         syncs.fsync(handle)
     new.replace(path)
+    syncs.fsync_folder(path.parent)

@@ -110,16 +110,8 @@ def make_root(root: Path) -> None:
     Raises:
         OSError: the root cannot be created, is not a folder, or the disk failed.
     """
-    make_private(root, _sync_folder)
+    make_private(root, syncs.fsync_folder)
     for each in (root.parent, root):
         # A folder that the user may not read was not created by this user.
         with suppress(PermissionError):
-            _sync_folder(each)
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        syncs.fsync(handle)
-    finally:
-        os.close(handle)
+            syncs.fsync_folder(each)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
@@ -25,6 +26,15 @@ T = TypeVar("T")
 def fsync(handle: int) -> None:
     """Make a file, or a folder's names, durable."""
     _process.run(os.fstat(handle).st_dev, system.fsync, handle)
+
+
+def fsync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def fdatasync(handle: int) -> None:
