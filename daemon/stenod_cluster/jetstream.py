@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from errno import EINVAL
 from typing import Any, Final, TypeVar
 
@@ -91,6 +91,25 @@ async def until_heard(
             reason = str(error)
         await asyncio.sleep(min(limits.RETRY_S_MAX, left_s))
     raise JournalLost(None, reason)
+
+
+async def subject_pages(
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], subjects: str
+) -> AsyncIterator[tuple[dict[str, Any], dict[str, int]]]:
+    """Yield facts about a stream with the numbers of messages of some of its subjects.
+
+    The servers give at most 100 000 subjects at once.
+
+    Args:
+        ask: asks for facts about the stream, as `STREAM.INFO`.
+        subjects: with wildcards.
+    """
+    offset, total = 0, 1
+    while offset < total:
+        info = await ask({"subjects_filter": subjects, "offset": offset})
+        page: dict[str, int] = info["state"].get("subjects") or {}
+        yield info, page
+        offset, total = offset + len(page), info.get("total", 0) if page else 0
 
 
 async def api(

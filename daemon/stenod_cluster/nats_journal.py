@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EACCES, ENOSPC
+from functools import partial
 from typing import Any, TypeVar
 
 from steno_protocol.replies import ClusterReplica, ClusterStream
@@ -20,6 +21,7 @@ from stenod_cluster.jetstream import (
     api,
     at_leader,
     direct_get_batch,
+    subject_pages,
     until_heard,
 )
 from stenod_cluster.journal import (
@@ -227,9 +229,12 @@ class NatsJournal(Journal):
     async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns facts about the stream, and the number of messages of each of some subjects."""
         await self._wait_prepared(limits.MONITOR_S)
-        request = {"subjects_filter": subjects}
-        info = await api(self._connection, "STREAM.INFO", self._stream, request, limits.MONITOR_S)
-        return info, info["state"].get("subjects") or {}
+        facts, found = dict[str, Any](), dict[str, int]()
+        ask = partial(api, self._connection, "STREAM.INFO", self._stream, wait_s=limits.MONITOR_S)
+        async for info, page in subject_pages(ask, subjects):
+            facts = info
+            found.update(page)
+        return facts, found
 
     # --- on the event loop ------------------------------------------------------------------------
 
@@ -398,22 +403,15 @@ class NatsJournal(Journal):
     async def _counts(self, subjects: str) -> dict[str, int]:
         """Returns the number of messages of each session or name with such a subject."""
         found: dict[str, int] = {}
-        offset, total = 0, 1
-        while offset < total:
-            # More may be stored while it answers.
-            stored = self._identity.stored
-            info = await self._ask("STREAM.INFO", {"subjects_filter": subjects, "offset": offset})
+        # More may be stored while it answers.
+        stored = self._identity.stored
+        async for info, page in subject_pages(partial(self._ask, "STREAM.INFO"), subjects):
             last: int = info["state"]["last_seq"]
             if last < stored:
                 # It leads no more, and does not know it yet.
                 raise JournalLost(None, f"the leader of {self._stream} lacks what was stored")
-            self._identity.stored = max(self._identity.stored, last)
-            page: dict[str, int] = info["state"].get("subjects") or {}
+            stored = self._identity.stored = max(self._identity.stored, last)
             found.update({path_of(each): count for each, count in page.items()})
-            total = info.get("total", 0)
-            offset += len(page)
-            if not page:
-                break
         return found
 
     async def _purge(self, subject: str, before: int) -> None:

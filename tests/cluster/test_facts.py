@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
 from steno_protocol.replies import ClusterReplica, ClusterStream
+from stenod_cluster import jetstream
 from stenod_cluster.facts import (
     ClusterFacts,
     ServerFacts,
@@ -59,6 +61,27 @@ def test_a_session_that_ended_and_is_held_by_a_fork_is_not_counted(
         assert journal.state().streams[0].sessions == 2
         journal.publish([Holds(journal, ANN).of_end("s")])
         assert journal.state().streams[0].sessions == 1
+
+
+def test_sessions_beyond_one_answer_of_the_servers_are_counted(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, decoded = options(three_nodes), jetstream.decoded_answer
+
+    def shortened(body: bytes) -> dict[str, Any]:
+        answer = decoded(body)
+        if subjects := answer.get("state", {}).get("subjects"):
+            answer["state"]["subjects"] = dict(sorted(subjects.items())[:2])
+        return answer
+
+    with joined(chosen, "ann") as journal:
+        journal.wait_ready(READY_S)
+        for number in range(5):
+            journal.publish([Publication(f"s{number}", 0, ANN, Kind.OWN, b"")])
+        monkeypatch.setattr(jetstream, "decoded_answer", shortened)
+        stream = journal.state().streams[0]
+        assert (stream.sessions, stream.messages) == (5, 5)
+        assert len(journal.counts()) == 5
 
 
 def test_three_servers_that_sync_keep_the_promise(three_nodes: NatsCluster) -> None:
