@@ -8,6 +8,7 @@ import pytest
 
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
+from stenod_cluster.mirror import save_first_mark
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 from support.simulated_disk import Moment, ProcessKilled, SimulatedDisk
@@ -80,6 +81,40 @@ def test_what_needs_more_is_left_as_it_is_and_stops_no_other(
     put(one, "opened", "later")
     with one.ownership.alone("opened"):
         assert one.ownership.acquire_new(["opened", "later"]) == ["opened"]
+
+
+def test_a_session_that_is_being_created_is_left_to_its_writer(
+    one: Host, stream: MemoryStream
+) -> None:
+    disk = one.disk
+    folder = disk.open_folder(disk.open_root(one.tree), "s", create=True)
+    handle = disk.open_append(folder, "context.jsonl", create=True)
+    disk.write(handle, A)
+    assert one.ownership.acquire_new(["s"]) == ["s"]
+    disk.fdatasync(handle)
+    assert len(stream.counts()) == 1
+
+
+def test_a_copy_of_a_session_that_was_removed_for_good_does_not_come_back(
+    one: Host, stream: MemoryStream
+) -> None:
+    put(one, "s")
+    assert one.ownership.acquire_new(["s"]) == []
+    one.start()
+    stream._messages.clear()
+    assert one.ownership.acquire_new(["s"]) == ["s"]
+    assert stream.names() == []
+
+
+def test_a_session_whose_creation_was_refused_by_a_lost_stream_does_not_join(
+    one: Host, stream: MemoryStream
+) -> None:
+    put(one, "s", data=b"")
+    Path(one.tree, "s", "timeline.jsonl").unlink()
+    with one.ownership.opened("s") as folder:
+        save_first_mark(one.local, folder, "one", "identity", "stream-0")
+    assert one.ownership.acquire_new(["s"]) == ["s"]
+    assert stream.names() == []
 
 
 def test_a_folder_and_its_copy_join_as_two_sessions_after_a_loss_of_the_stream(
