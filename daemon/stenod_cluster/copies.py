@@ -222,10 +222,24 @@ class Copies:
         if unjoined is None and _leads_to(name) is None and not self._is_used_below(path):
             self._put_away_all(self.stale(path))
         if name is not None and name.kind is Kind.NAME and name.label.other:
-            with self._free(name.label.other) as is_free:
+            with self.free(name.label.other) as is_free:
                 if is_free:
                     self._move(name.label.other, path, name.label.identity)
         return unjoined
+
+    def unjoined(self, path: str) -> Unjoined | None:
+        """What is at a name that the journal does not have, if it never had that; changes nothing.
+
+        Raises:
+            OSError: the disk failed, or there is no such folder.
+        """
+        with self.opened(path) as folder:
+            files = session_files(self._disk, folder)
+            mark = read_mark(self._disk, folder, self._host)
+            if not files or self._identity(mark) is not None:
+                return None
+            is_refused = self._is_refused(folder, files, mark)
+        return None if is_refused or not self._is_newer(mark, None) else Unjoined(files, mark)
 
     def _put_away(self, path: str, name: Message | None) -> Unjoined | None:
         there = _leads_to(name)
@@ -313,7 +327,7 @@ class Copies:
     def _put_away_all(self, paths: Iterable[str]) -> None:
         """Put away what is at several names, unless another thread opens it."""
         for each in list(paths):
-            with self._free(each) as is_free:
+            with self.free(each) as is_free:
                 if is_free:
                     self._put_away(each, self._journal.last(subject_of_name(each)))
 
@@ -336,7 +350,7 @@ class Copies:
         last = self._journal.last(subject_of_name(goal)) if goal else None
         if _leads_to(last) != identity:
             return False
-        with self._free(goal) as is_free:
+        with self.free(goal) as is_free:
             return is_free and self._move(path, goal, identity, is_newer=is_newer)
 
     def _move(self, source: str, goal: str, identity: str, *, is_newer: bool = False) -> bool:
@@ -413,7 +427,7 @@ class Copies:
                 self._remove_empty_above(above)
 
     @contextmanager
-    def _free(self, path: str) -> Generator[bool]:
+    def free(self, path: str) -> Generator[bool]:
         """Be alone with a second folder, or not: two threads could wait for each other."""
         lock = self.alone(path)
         is_free = lock.acquire(blocking=False)

@@ -180,5 +180,10 @@ MOVED_TOGETHER_MAX: Final = 300
 """Sessions that are renamed, deleted or restored together, with three messages each: the servers
 take 1000 messages in one batch."""
 
+JOIN_BYTES: Final = 4 * MIB
+"""Bytes of sessions that join together, from which on the others of a request join by themselves:
+all of them are in memory several times, which takes no more of it than those that join one by one
+side by side."""
+
 UNTIDY_NAMES_MAX: Final = 10_000
 """Names whose copies wait to be put away; a copy beyond that waits until its name is used."""

@@ -198,6 +198,10 @@ class Membership:
         self._ownership.forget_unpublished(session)
         self._ownership.acquire(session)
 
+    def join(self, sessions: Sequence[str]) -> list[str]:
+        """Own sessions that the journal never had; see `ClusterMember`; blocks."""
+        return self._ownership.acquire_new(sessions)
+
     def follow(self, session: str) -> None:
         """Bring the files of another daemon's session up to the journal; see `ClusterMember`."""
         self._ownership.follow(session)

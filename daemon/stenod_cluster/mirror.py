@@ -11,7 +11,7 @@ they are, for this daemon to publish; if neither begins with the other, they bec
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, groupby
 from typing import Final, assert_never
 
@@ -29,7 +29,7 @@ from stenod.store.names import read_file, remove, remove_all, replacing
 from stenod.store.quarantine import quarantine
 from stenod_cluster import limits
 from stenod_cluster.journal import Message
-from stenod_cluster.owned_folder import crc_of, is_hint
+from stenod_cluster.owned_folder import crc_of, is_hint, raise_first
 
 _NEST: Final = ".mirror"
 """The folder in which new files are made."""
@@ -179,7 +179,12 @@ def seen_files(disk: Disk, folder: int, manifest: Manifest) -> dict[int, Seen]:
 
 
 def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
-    """Save a folder's mark; a power cut leaves this one whole, or the one before.
+    """Save the mark of an open folder; see `save_marks`."""
+    save_marks(disk, {folder: mark})
+
+
+def save_marks(disk: Disk, marks: Mapping[int, Mark]) -> None:
+    """Save the marks of open folders; a power cut leaves each of them whole, or the one before.
 
     With neither, the files would seem never compared with the stream, and a tail that was not
     acknowledged would make them newer than the journal, whose timeline they may lack.
@@ -187,15 +192,19 @@ def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
     A file that changed just now is not seen: a later change within the same tick of the file
     system's clock could leave its time and size as they are.
     """
-    with replacing(disk, folder, paths.JOURNAL_MARK) as handle:
-        now = disk.stat(handle).modified_s
-        old = {
-            number: seen
-            for number, seen in mark.seen.items()
-            if seen.modified_s < now - limits.SEEN_AGE_S
-        }
-        write_all(disk, handle, msgspec.json.encode(msgspec.structs.replace(mark, seen=old)))
-        disk.fdatasync(handle)
+    with ExitStack() as replaced:
+        handles: list[int] = []
+        for folder, mark in marks.items():
+            handle = replaced.enter_context(replacing(disk, folder, paths.JOURNAL_MARK))
+            now = disk.stat(handle).modified_s
+            old = {
+                number: seen
+                for number, seen in mark.seen.items()
+                if seen.modified_s < now - limits.SEEN_AGE_S
+            }
+            write_all(disk, handle, msgspec.json.encode(msgspec.structs.replace(mark, seen=old)))
+            handles.append(handle)
+        raise_first(disk.fdatasync_all(handles))
 
 
 def _lasting_names(manifest: Manifest) -> dict[str, int]:

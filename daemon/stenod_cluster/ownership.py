@@ -10,8 +10,8 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from errno import ENOENT
 from typing import TypeGuard
 
@@ -50,6 +50,7 @@ from stenod_cluster.mirror import (
     read_mark,
     save_first_mark,
     save_mark,
+    save_marks,
     seen_files,
     session_files,
 )
@@ -168,6 +169,38 @@ class Ownership:
             return folder
         with self.alone(path):
             return self.found(path) or self._acquire(path, create=create)
+
+    def acquire_new(self, paths: Sequence[str]) -> list[str]:
+        """Own sessions of this disk that the journal never had, in one round trip; blocks.
+
+        Nobody is asked before: the fences of a first message let it in only if the journal has
+        neither its name nor its session.
+
+        Returns:
+            The names that are left to `acquire`, as they need more, or could not be owned.
+
+        Raises:
+            OSError: the disk failed; some are owned.
+        """
+        begun: list[OwnedFolder] = []
+        noted_bytes = 0
+        with ExitStack() as alone:
+            for path in paths:
+                is_free = alone.enter_context(self.copies.free(path))
+                if not is_free or path in self._folders:
+                    continue
+                with suppress(OSError, StenoError):
+                    unjoined = self.copies.unjoined(path)
+                    if unjoined is not None:
+                        identity = "" if unjoined.mark is None else unjoined.mark.identity
+                        folder = self._unpublished(path, 0, identity, unjoined)
+                        begun.append(folder)
+                        noted_bytes += sum(each.size for each in folder.manifest.files.values())
+                if noted_bytes >= limits.JOIN_BYTES:
+                    break
+            outcomes = self._begin_with(begun)
+        owned = {each.path for each, outcome in zip(begun, outcomes, strict=True) if not outcome}
+        return [path for path in paths if path not in owned]
 
     def follow(self, path: str) -> None:
         """Make the files of a session that another daemon owns equal to the journal; blocks.
@@ -459,15 +492,16 @@ class Ownership:
 
     def _save_mark(self, folder: OwnedFolder, handle: int) -> None:
         with folder.lock:
-            if not folder.is_published:
-                return
-            seen = seen_files(self._disk, handle, folder.manifest)
-            mark = Mark(
-                folder.sequence, self.owner.host, folder.manifest, self._boot, seen,
-                folder.identity, self.journal.stream(),
-            )  # fmt: skip
-            save_mark(self._disk, handle, mark)
-            folder.note_marked()
+            if folder.is_published:
+                save_mark(self._disk, handle, self._mark_of(folder, handle))
+                folder.note_marked()
+
+    def _mark_of(self, folder: OwnedFolder, handle: int) -> Mark:
+        seen = seen_files(self._disk, handle, folder.manifest)
+        return Mark(
+            folder.sequence, self.owner.host, folder.manifest, self._boot, seen, folder.identity,
+            self.journal.stream(),
+        )  # fmt: skip
 
     def tidy(self, path: str) -> None:
         """Put away a copy at a name that leads to another session, or to none; blocks.
@@ -593,14 +627,11 @@ class Ownership:
         """Own a name that leads to nothing: with the files that the journal never had, or none."""
         sequence = 0 if name is None else name.sequence
         if unjoined is not None:
-            self._check_newest(path, unjoined.mark)
-            folder = self.begin(path, sequence, self._former_identity(unjoined.mark))
-            with folder.publishing, self.opened(path) as handle:
-                folder.note_names(self._disk, handle, unjoined.names)
-                raise_first(ship(self.journal, [folder]))
-                with suppress(FileNotFoundError), self._marking(path):
-                    self._save_mark(folder, handle)
-        elif create:
+            identity = self._former_identity(unjoined.mark)
+            folder = self._unpublished(path, sequence, identity, unjoined)
+            raise_first(self._begin_with([folder]))
+            return folder
+        if create:
             self.check_new(path)
             folder = self.begin(path, sequence)
             # The files may come later, with another folder.
@@ -612,6 +643,33 @@ class Ownership:
             return None
         self._keep(folder)
         return folder
+
+    def _unpublished(
+        self, path: str, sequence: int, identity: str, unjoined: Unjoined
+    ) -> OwnedFolder:
+        """Return a folder for files that the journal never had, with all of them noted."""
+        self._check_newest(path, unjoined.mark)
+        folder = self.begin(path, sequence, identity)
+        with self.opened(path) as handle:
+            folder.note_names(self._disk, handle, unjoined.names)
+        return folder
+
+    def _begin_with(self, folders: Sequence[OwnedFolder]) -> list[OSError | None]:
+        """Publish new folders side by side, which nobody else uses yet, and keep them."""
+        outcomes = ship(self.journal, folders)
+        published = [each for each, outcome in zip(folders, outcomes, strict=True) if not outcome]
+        with ExitStack() as stack:
+            marks: dict[int, Mark] = {}
+            for folder in published:
+                with suppress(FileNotFoundError):
+                    stack.enter_context(self._marking(folder.path))
+                    handle = stack.enter_context(self.opened(folder.path))
+                    marks[handle] = self._mark_of(folder, handle)
+                    folder.note_marked()
+            save_marks(self._disk, marks)
+        for folder in published:
+            self._keep(folder)
+        return outcomes
 
     def _bring_back(self, path: str, gone: Message, mark: Mark | None) -> bool:
         """Give a session the name again that it got back since the old copy of the stream.

@@ -655,6 +655,16 @@ class HandOver(SessionCommand, frozen=True, kw_only=True):
     host: str
 
 
+class Join(Command, frozen=True, kw_only=True):
+    """Bring sessions that the cluster of the daemon lacks into it, many at a time.
+
+    Attributes:
+        sessions: their ids.
+    """
+
+    sessions: Annotated[tuple[str, ...], msgspec.Meta(max_length=limits.JOIN_SESSIONS_MAX)]
+
+
 class Drain(Command, frozen=True, kw_only=True):
     """Refuse further commands, write and sync the queued ones, and exit."""
 
@@ -668,7 +678,8 @@ AnyCommand = (
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
     | Fork | Describe | Delete | Undelete | TakeIn | Trash | Rename
-    | Subscribe | Grant | Unsubscribe | Gc | Clients | Cluster | HandOver | Drain
+    | Subscribe | Grant | Unsubscribe | Gc | Clients | Cluster | HandOver | Join
+    | Drain
 )  # fmt: skip
 
 WholeCommand = (
@@ -683,7 +694,7 @@ SignedCommand = Mutation | Open | CompactBegin | Fork | Rename
 SlowCommand = (
     WholeCommand
     | List | Trash | Read | ReadWire | ReadStream | Timeline | Subscribe | CompactBegin
-    | PendingDmail | Gc | Cluster | HandOver
+    | PendingDmail | Gc | Cluster | HandOver | Join
 )  # fmt: skip
 """Commands that read files before the reply; their number at a time is bounded."""
 

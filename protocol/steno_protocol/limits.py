@@ -189,6 +189,10 @@ other's."""
 SUBSCRIBER_STALL_S: Final = 60.0
 """Time without credit after which a subscriber gets `lagged` and is removed."""
 
+JOIN_SESSIONS_MAX: Final = 64
+"""Sessions that join a cluster together; more of them, or several such requests at a time, join no
+faster."""
+
 # --- resources of the daemon -------------------------------------------------------------------
 
 MAILBOX_COMMANDS_MAX: Final = 4096

@@ -657,6 +657,17 @@ class Done(Reply, frozen=True, kw_only=True):
     """The reply of success without contents."""
 
 
+class Joined(Reply, frozen=True, kw_only=True):
+    """The reply to `join`.
+
+    Attributes:
+        left: sessions that need more, such as one whose id the cluster has: any command that reads
+            one of them brings it into the cluster, or is refused with the reason.
+    """
+
+    left: list[str]
+
+
 class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
     """The reply to a request that was refused or failed."""
 
@@ -699,5 +710,5 @@ AnyReply = (
     | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
     | StreamList
-    | TrashReport | Moved | ClusterReport
+    | TrashReport | Moved | ClusterReport | Joined
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """`steno cluster` with a daemon that reports a cluster by a script."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 
 from steno_protocol import commands, replies
 from steno_protocol.errors import ErrorCode
+from steno_protocol.limits import JOIN_SESSIONS_MAX
 from steno_protocol.messages import Request
 from support.command import Ran, Steno
 from support.scripted_daemon import Answers, ScriptedDaemon
@@ -28,6 +29,7 @@ class Cluster(ScriptedDaemon):
         troubles: the trouble of sessions.
         trouble: why it cannot list sessions.
         has_cluster: it is in a cluster.
+        is_old: it is from before the command `join`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,6 +41,7 @@ class Cluster(ScriptedDaemon):
         self.troubles: dict[str, str] = {}
         self.trouble = ""
         self.has_cluster = True
+        self.is_old = False
 
     def _scripted(self, request: Request) -> Answers | None:
         command = request.command
@@ -48,6 +51,8 @@ class Cluster(ScriptedDaemon):
             case commands.HandOver():
                 self.owners[command.session] = THERE
                 return [(replies.Done(), None)]
+            case commands.Join():
+                return [(self._joined(command.sessions), None)]
             case commands.List():
                 listed = [_entry(name) for name in self.here if name.startswith(command.prefix)]
                 listed += [_entry(name, THERE.endpoint) for name in self.elsewhere]
@@ -77,6 +82,13 @@ class Cluster(ScriptedDaemon):
             cluster="team", host="aa11", endpoint="ipc:///a", server="n1", hosts=(HERE, THERE),
             sessions=tuple(found), more=len(names) > command.limit > 0, trouble=self.trouble,
         )  # fmt: skip
+
+    def _joined(self, sessions: Sequence[str]) -> replies.Reply:
+        if self.is_old:
+            return replies.ErrorReply(code=ErrorCode.BAD_REQUEST, message="it has no such command")
+        joined = [each for each in sessions if each not in self.refused]
+        self.owners |= dict.fromkeys(joined, HERE)
+        return replies.Joined(left=[each for each in sessions if each in self.refused])
 
     def _used(self, session: str, reply: replies.Reply) -> replies.Reply:
         if session in self.refused:
@@ -150,15 +162,27 @@ def test_a_session_that_is_nowhere_does_not_move(run: Callable[..., Ran]) -> Non
     assert (ran.code, "there is no such session" in ran.err) == (4, True)
 
 
-def test_joining_uses_each_session_that_the_cluster_lacks_and_may_be_repeated(
-    cluster: Cluster, run: Callable[..., Ran]
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_sessions_that_the_cluster_lacks_join_together_and_a_join_may_be_repeated(
+    cluster: Cluster, run: Callable[..., Ran], *, is_old: bool
 ) -> None:
+    cluster.is_old = is_old
     done = run("cluster", "join", "--json").document
     assert done == {"joined": ["old-1", "old-2"], "there": 1, "left_out": []}
+    asked = [each.sessions for each in cluster.requests if isinstance(each, commands.Join)]
+    assert asked == [("old-1", "old-2")]
     used = [each.session for each in cluster.requests if isinstance(each, commands.Streams)]
-    assert used == ["old-1", "old-2"]
+    assert used == (["old-1", "old-2"] if is_old else [])
     again = run("cluster", "join")
     assert (again.code, "0 sessions joined, 3 were there already" in again.err) == (0, True)
+
+
+def test_many_sessions_join_in_several_requests(cluster: Cluster, run: Callable[..., Ran]) -> None:
+    names = [f"s-{number:03}" for number in range(JOIN_SESSIONS_MAX + 3)]
+    cluster.here = names
+    assert run("cluster", "join", "--json").document["joined"] == names
+    asked = [each.sessions for each in cluster.requests if isinstance(each, commands.Join)]
+    assert [len(each) for each in asked] == [JOIN_SESSIONS_MAX, 3]
 
 
 def test_a_session_that_cannot_join_does_not_stop_the_others(
@@ -202,7 +226,8 @@ def test_nothing_joins_if_the_cluster_lists_no_sessions(
     cluster.owners, cluster.trouble = {}, "no server is reached"
     ran = run("cluster", "join")
     assert (ran.code, "could not be listed: no server is reached" in ran.err) == (1, True)
-    assert not any(isinstance(each, commands.Streams) for each in cluster.requests)
+    joins = (commands.Join, commands.Streams)
+    assert not any(isinstance(each, joins) for each in cluster.requests)
 
 
 @pytest.mark.parametrize(

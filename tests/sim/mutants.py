@@ -349,12 +349,12 @@ def _feed_with_old_parts(self: JournalReplay, kind: str, body: bytes) -> Any:
     return [] if kind == Kind.OWN else _feed(self, kind, body)
 
 
-def _save_mark_unsynced(disk: Any, folder: int, mark: Any) -> None:
+def _save_marks_unsynced(disk: Any, marks: Any) -> None:
     unsynced: Any = _Unsynced(disk)
-    _save_mark(unsynced, folder, mark)
+    _save_marks(unsynced, marks)
 
 
-_save_mark = mirror.save_mark
+_save_marks = mirror.save_marks
 
 
 class _Unsynced:
@@ -364,7 +364,11 @@ class _Unsynced:
         self._disk = disk
 
     def __getattr__(self, name: str) -> Any:
-        return _nothing if name == "fdatasync" else getattr(self._disk, name)
+        return _all_synced if name == "fdatasync_all" else getattr(self._disk, name)
+
+
+def _all_synced(handles: Sequence[int]) -> list[None]:
+    return [None for _ in handles]
 
 
 def _holds_by_size(self: Mirror, manifest: Any, mark: Any) -> bool:
@@ -666,7 +670,7 @@ MUTANTS = {
         [(Mirror, "_holds", _holds_by_size)], {"hosts": 21}
     ),
     "a mark that is not synced": Mutant(
-        [(each, "save_mark", _save_mark_unsynced) for each in (mirror, ownership)], {"hosts": 175}
+        [(each, "save_marks", _save_marks_unsynced) for each in (mirror, ownership)], {"hosts": 175}
     ),
     "a collection that no fork holds": Mutant(
         [(Holds, "_held", _held_by_itself), (Holds, "_is_held_by_fork", _never)], {"hosts": 6}

@@ -213,7 +213,7 @@ def _smallest(name: str) -> dict[str, Any]:
         "session": "demo", "key": "k1", "protocol": 1, "checkpoint_id": 0, "token_count": 0,
         "prompt": "", "generation": 0, "subscription": "s1", "bytes": 1, "lease": "k1",
         "cut": "0:1", "at": "0:2", "message": "hi", "mail_id": "m1", "new_session": "other",
-        "host": "h1", "crc": 0, "stream": "notes",
+        "host": "h1", "sessions": ["s"], "crc": 0, "stream": "notes",
     }  # fmt: skip
     required = [field.name for field in msgspec.structs.fields(COMMANDS[name]) if field.required]
     return {"command": name, **{field: values[field] for field in required}}

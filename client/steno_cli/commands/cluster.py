@@ -34,12 +34,14 @@ from steno_cli.render.progress import Progress
 from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.wording import count, duration, number
-from steno_protocol.commands import Streams
+from steno_protocol.commands import Join, Streams
 from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed, Unreachable
+from steno_protocol.limits import JOIN_SESSIONS_MAX
 from steno_protocol.replies import (
     ClusterHost,
     ClusterReport,
     ClusterSession,
+    Joined,
     SessionEntry,
     StreamList,
 )
@@ -264,15 +266,19 @@ def join(options: Namespace, output: Output) -> int:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)
             before = _comparison(client, prefix)
+        left: list[str] = []
+        with Progress(output, "joining") as progress:
+            for number, _ in enumerate(progress.over(before.missing)):
+                if number % JOIN_SESSIONS_MAX == 0:
+                    part = before.missing[number : number + JOIN_SESSIONS_MAX]
+                    left += _joined_together(client, part)
         # Of a session in a stream that lost messages, this root may have the newest files.
-        used = [
-            *before.missing, *before.troubles, *(before.there if options.again else ())
-        ]  # fmt: skip
+        used = [*left, *before.troubles, *(before.there if options.again else ())]
         failed: dict[str, str] = {}
         # Of all that makes the daemon own a session, the list of its streams reads the least.
         asked = (Streams(session=session) for session in used)
         joining = answers(link, asked, StreamList, JOINS_AHEAD_MAX)
-        with Progress(output, "joining") as progress:
+        with Progress(output, "joining, one by one") as progress:
             for session in progress.over(used):
                 found = next(joining)
                 if isinstance(found, StenoError):
@@ -282,7 +288,7 @@ def join(options: Namespace, output: Output) -> int:
                     failed[session] = _NOT_REPLICATED
         with Progress(output, "comparing sessions"):
             # What was kept beside a session that differed is new.
-            after = _comparison(client, prefix) if used else before
+            after = _comparison(client, prefix) if before.missing or used else before
     joined = [session for session in before.missing if session in after.there]
     silent = dict.fromkeys(after.missing, _NOT_REPLICATED)
     still_failed = {each: why for each, why in failed.items() if each in {*silent, *before.there}}
@@ -290,6 +296,15 @@ def join(options: Namespace, output: Output) -> int:
     _print_joined(output, joined, len(before.there), left_out, after.troubles)
     left_out |= after.troubles
     return Exit.FAILED if left_out else Exit.DONE
+
+
+def _joined_together(client: BlockingClient, sessions: list[str]) -> list[str]:
+    """Bring sessions that the cluster lacks into it; returns those that need more than that."""
+    try:
+        return client.request(Join(sessions=tuple(sessions)), Joined)[0].left
+    except StenoError:
+        # Each by itself gets its own reason.
+        return sessions
 
 
 def _comparison(client: BlockingClient, prefix: str) -> _Comparison:

@@ -23,6 +23,7 @@ from steno_protocol.commands import (
     Grant,
     HandOver,
     Hello,
+    Join,
     List,
     Mutation,
     Open,
@@ -71,6 +72,7 @@ from steno_protocol.replies import (
     ClusterReport,
     Done,
     ErrorReply,
+    Joined,
     MailReport,
     Reply,
     StatsReport,
@@ -158,12 +160,13 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
 _ChangingCommand = (
     Open | Fork | Rename | Delete | DeleteStream | Undelete | TakeIn | Describe | Gc | HandOver
-)
+    | Join
+)  # fmt: skip
 """The slow commands that change files."""
 
 _OtherSlowCommand = (
     List | Trash | Read | Timeline | Subscribe | CompactBegin | PendingDmail | Gc | Cluster
-    | HandOver
+    | HandOver | Join
 )  # fmt: skip
 """The slow commands that are not about a session as a whole."""
 
@@ -583,17 +586,19 @@ class Router:
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
                 asker.reply(MailReport(mail=await self._queries.pending_mail(command.session)))
-            case Gc() | Cluster() | HandOver():
+            case Gc() | Cluster() | HandOver() | Join():
                 asker.reply(await self._administer(command))
             case _:
                 assert_never(command)
 
-    async def _administer(self, command: Gc | Cluster | HandOver) -> Reply:
+    async def _administer(self, command: Gc | Cluster | HandOver | Join) -> Reply:
         if isinstance(command, Gc):
             return await self._operations.collector.collect(command)
         if isinstance(command, HandOver):
             await self._registry.hand_over(command.session, command.host)
             return Done()
+        if isinstance(command, Join):
+            return Joined(left=await self._registry.join(command.sessions))
         member = self._registry.member
         if member is None:
             return ClusterReport()

@@ -1,6 +1,6 @@
 """The cluster as sessions see it: who may change a session, and how it goes to another daemon."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -39,6 +39,17 @@ class ClusterMember(Protocol):
         Raises:
             Held: a living daemon owns it.
             StenoError, OSError: it cannot be owned now.
+        """
+        ...
+
+    def join(self, sessions: Sequence[str]) -> list[str]:
+        """Own sessions of this root that the cluster never had; it has all of them on return.
+
+        Returns:
+            The others, about which `own` decides.
+
+        Raises:
+            OSError: the disk failed; some of them are owned.
         """
         ...
 

@@ -449,6 +449,18 @@ class Registry:
             return True
         return not await self._services.read(lambda: member.is_stale(session))
 
+    async def join(self, sessions: Sequence[str]) -> list[str]:
+        """Bring sessions into the cluster, many at a time; returns those that need more.
+
+        Raises:
+            BadRequest: the daemon is in no cluster, or a session is in a mount.
+            OSError: the disk failed; some of them are in the cluster.
+        """
+        member = self.member
+        if member is None or any(self._trees.place(each).shared for each in sessions):
+            raise no_cluster()
+        return await self._services.read(lambda: member.join(sessions))
+
     async def hand_over(self, session: str, host: str) -> None:
         """Give a session to another daemon of the cluster; its followers go there.
 

@@ -1,6 +1,7 @@
 """A daemon that shares its sessions, as its clients see it; the cluster is scripted."""
 
 import errno
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,6 +13,7 @@ from steno_protocol.commands import (
     Fork,
     Gc,
     HandOver,
+    Join,
     List,
     Open,
     Read,
@@ -31,6 +33,7 @@ from steno_protocol.replies import (
     Done,
     ErrorReply,
     GcReport,
+    Joined,
     Lines,
     Moved,
     Sessions,
@@ -68,6 +71,7 @@ class ScriptedMember:
         shortened: the sessions whose journal was made short.
         brought: where commands brought sessions in the cluster, by id and key.
         fetched: the sessions whose deleted ones were asked for.
+        joined: the sessions that were asked to join together.
     """
 
     def __init__(self) -> None:
@@ -80,6 +84,7 @@ class ScriptedMember:
         self.shortened: list[str] = []
         self.brought: dict[tuple[str, str], str] = {}
         self.fetched: list[str] = []
+        self.joined: list[str] = []
 
     def own(self, session: str, *, for_reading: bool = False) -> None:
         """See `ClusterMember`."""
@@ -90,6 +95,11 @@ class ScriptedMember:
             raise self.refusal
         if session in self.held:
             raise Held("another daemon owns it", session=session, endpoint=OTHER)
+
+    def join(self, sessions: Sequence[str]) -> list[str]:
+        """See `ClusterMember`."""
+        self.joined += sessions
+        return [session for session in sessions if session in self.held]
 
     def follow(self, session: str) -> None:
         """See `ClusterMember`."""
@@ -542,6 +552,20 @@ async def test_replicated_is_refused_where_it_cannot_be(session: str) -> None:
         assert "cannot be `replicated`" in refused.message
 
 
+async def test_sessions_join_together_without_those_that_need_more(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    member.held = {"theirs"}
+    async with daemon.running():
+        asked = Join(sessions=("mine", "theirs"))
+        assert await ask(daemon, "j", asked) == Joined(left=["theirs"])
+        assert member.joined == ["mine", "theirs"]
+        for session in ("../x", "elsewhere:x"):
+            name = f"j{len(session)}"
+            await ask_for(ErrorReply, daemon, name, Join(sessions=("mine", session)))
+        assert member.joined == ["mine", "theirs"]
+
+
 async def test_replicated_is_said_to_those_who_asked_for_it(daemon: DaemonInProcess) -> None:
     async with daemon.running():
         await written(daemon)
@@ -556,5 +580,6 @@ async def test_a_daemon_without_a_cluster_says_so() -> None:
     async with daemon.running():
         await ask(daemon, "o", Open(session=SESSION))
         assert await ask(daemon, "c", Cluster()) == ClusterReport()
-        refused = await ask_for(ErrorReply, daemon, "h", HandOver(session=SESSION, host="two"))
-        assert "in no cluster" in refused.message
+        for asked in (HandOver(session=SESSION, host="two"), Join(sessions=(SESSION,))):
+            refused = await ask_for(ErrorReply, daemon, type(asked).__name__, asked)
+            assert "in no cluster" in refused.message
