@@ -193,10 +193,8 @@ class KeyFilter:
     """
 
     def __init__(self, keys: int, first: int = 0) -> None:
-        count = limits.KEY_FILTER_BUCKETS_MIN
-        while (
-            count < limits.KEY_FILTER_BUCKETS_MAX and count * limits.KEY_FILTER_BUCKET_KEYS < keys
-        ):
+        count, wanted = limits.KEY_FILTER_BUCKETS_MIN, keys // limits.KEY_FILTER_BUCKET_KEYS_MAX
+        while count < min(wanted, limits.KEY_FILTER_BUCKETS_MAX):
             count *= 2
         self._buckets = [array("I") for _ in range(count)]
         self._appends = [bucket.append for bucket in self._buckets]

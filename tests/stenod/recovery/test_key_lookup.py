@@ -82,9 +82,18 @@ def test_a_filter_opens_each_generation_once_and_knows_the_oldest_one_of_a_key(
     apply(opened, append("k2"), *[user("x")] * 3)
     apply(opened, restore("back", 0))
     read = _counted_reads(opened.log, monkeypatch)
+    released: list[FileView] = []
+    release = FileView.release
+
+    def counted_release(view: FileView) -> None:
+        released.append(view)
+        release(view)
+
+    monkeypatch.setattr(FileView, "release", counted_release)
     key_filter = key_lookup.build_filter(opened.log)
 
     assert read == {0: 1, 1: 1, 2: 1}
+    assert len(set(map(id, released))) == len(released) == 3
     oldest = {b"k1": 0, b"c": 0, b"dropped": 0, b"k2": 1}
     assert {key: key_filter.oldest(key) for key in oldest} == oldest
     assert b"r" in key_filter
