@@ -291,16 +291,31 @@ REPAIRS_OF_SESSION_MAX: Final = 16
 """Repairs of one session that wait for a reply: another program may leave half lines again and
 again."""
 
-KEY_FILTER_KEY_BITS: Final = 32
-"""Bits of a key filter for each key. With six hashes one key in 40 000 is a false positive, and
-each of those reads the session's files."""
+KEY_FILTER_LINE_BYTES: Final = 256
+"""Bytes of a line with a key, for the size of a key filter: half of a short message's line."""
 
-KEY_FILTER_BITS_MIN: Final = 1 << 17
-"""Smallest key filter, 16 KiB, for 4 096 keys; it grows with them."""
+KEY_BLOCK_BYTES: Final = 32 * KIB
+"""Bytes of whole lines that a thread searches for keys in one step. The event loop waits for its
+end, 0.2 ms; and what stays in the processor's cache takes half the time."""
 
-KEY_FILTER_BITS_MAX: Final = 1 << 24
-"""Largest key filter, 2 MiB, for half a million keys; with two million one in 50 is a false
-positive."""
+KEY_FILTER_KEYS_MIN: Final = 4096
+"""Keys that are added to a key filter before a larger one is built, at least."""
+
+KEY_FILTER_KEYS_MAX: Final = 1 << 21
+"""Keys in a key filter, 4 bytes each: 8 MiB. For another key the generations that did not fit are
+read."""
+
+KEY_FILTER_BUCKET_KEYS_MAX: Final = 32
+"""Keys in a bucket of a key filter when it is made, on average; a bucket takes 2 us to search. With
+20 bits of each hash, one unused key in 30 000 is a false positive, and reads the session's files;
+in the largest filter it is one in 2 000."""
+
+KEY_FILTER_BUCKETS_MIN: Final = 128
+"""Buckets of the smallest key filter, 12 KiB: as many as `KEY_FILTER_KEYS_MIN` keys need."""
+
+KEY_FILTER_BUCKETS_MAX: Final = 4096
+"""Buckets of the largest key filter. More of them do not fit into the processor's cache, which
+would take as much time as the rest of a build; searching the largest takes 30 us."""
 
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""

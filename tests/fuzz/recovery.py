@@ -223,7 +223,7 @@ def _use(stored: StoredSession, source: Source) -> None:
         state = ContextState(head.generation)
         state.apply_block(_durable(opened))
         assert (state.head, state.token_count) == (head, opened.machine.counters.token_count)
-        key_lookup.build_filter(opened.log, head.line)
+        key_lookup.build_filter(opened.log)
         view = opened.log.view(head.generation)
         compaction.choose_cut(view, 1, head.line)
         view.release()

@@ -28,7 +28,7 @@ from steno_protocol.wire import metadata_line
 from stenod.core import dmail, key_replay, lines, timeline
 from stenod.core.compaction import Conversation
 from stenod.core.journal_replay import JournalReplay
-from stenod.core.keys import KeyTable
+from stenod.core.keys import KeyFilter, KeyTable
 from stenod.core.lines import Tail
 from stenod.core.machine import FileMachine, Machine, Mailing
 from stenod.core.stream_machine import StreamMachine
@@ -55,6 +55,7 @@ from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import closing, expanded_blocks, write_all
 from stenod.store.jsonl import JsonlLog
+from stenod.store.log import Log
 from stenod.writer import writer
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.mailbox import Batch
@@ -224,6 +225,16 @@ def _lines_of_any_generation(log: Any, machine: Machine, command: Any) -> tuple[
 
 def _look_up_by_time(self: KeyTable, key: str, *, repeat: bool) -> bool:
     return _must_be_looked_up(self, key, repeat=False)
+
+
+def _a_generation_later(self: KeyFilter, key: bytes) -> int | None:
+    oldest = _oldest(self, key)
+    return None if oldest is None else oldest + 1
+
+
+def _as_in_the_one_before(log: Log, generations: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yields a first generation only, as if each other one were like it."""
+    return _new_blocks(log, generations[:1])
 
 
 def _tentative_head(context: Writer) -> Position:
@@ -418,6 +429,8 @@ _sealed = Writer._sealed
 _look_up = Writer._look_up
 _repair = FileEnd.repair
 _must_be_looked_up = KeyTable.must_be_looked_up
+_oldest = KeyFilter.oldest
+_new_blocks = key_lookup._new_blocks
 _forget_oldest = KeyTable._forget_oldest
 _decide = WireMachine._decide
 _open_context = file_opening._open_context
@@ -536,6 +549,12 @@ MUTANTS = {
     ),
     "a key that is looked up in no file": Mutant(
         [(key_lookup, "_look_up_in", _nothing)], {"rough": 0}
+    ),
+    "a key whose oldest generation is not looked into": Mutant(
+        [(KeyFilter, "oldest", _a_generation_later)], {"context": 0}, ("few_keys",)
+    ),
+    "a filter without the keys of later generations": Mutant(
+        [(key_lookup, "_new_blocks", _as_in_the_one_before)], {"context": 0}, ("few_keys",)
     ),
     # Two rules about keys that are found again cannot be noticed here. An opening that keeps the
     # time of the newest key and forgets the keys themselves is equivalent: each key is looked up in

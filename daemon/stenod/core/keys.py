@@ -10,7 +10,8 @@ another payload is an error.
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -27,7 +28,7 @@ from steno_protocol.commands import (
     UpdateTokenCount,
     WriteSystemPrompt,
 )
-from steno_protocol.paths import key_time_ms
+from steno_protocol.paths import UUID_CHARS, key_time_ms
 from steno_protocol.positions import Position
 from steno_protocol.records import unstamped
 from steno_protocol.timeline_entries import TimelineEntry
@@ -39,7 +40,10 @@ _RECORDED: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 _INSTANT_CHARS: Final = 13
 """Characters of a uuid7 that contain its time."""
 
-_HASHES: Final = 6
+_RANK_MASK: Final = 0xFFF
+_HASH_MASK: Final = 0xFFFFF000
+"""An entry of a filter is 20 bits of a key's hash and the rank of a generation. The 12 bits below
+them choose the bucket."""
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
@@ -116,8 +120,8 @@ class KeyTable:
         """Remember several applied commands."""
         self._applied.update(applied)
         if self._filter is not None:
-            for key in applied:
-                self._filter.add(key.encode())
+            for key, each in applied.items():
+                self._filter.add(key.encode(), each.first.generation)
         # Many at once: a dict with deleted first keys skips their slots at each iteration.
         if len(self._applied) > self._keys_max:
             self._forget_oldest(len(self._applied) - self._keys_max + self._keys_max // 9)
@@ -162,70 +166,102 @@ class KeyTable:
 
     def use_filter(self, key_filter: "KeyFilter") -> None:
         """Use a filter with every key in the files, and add new keys to it from now on."""
-        for key in self._applied:
-            key_filter.add(key.encode())
+        for key, applied in self._applied.items():
+            key_filter.add(key.encode(), applied.first.generation)
         self._filter = key_filter
         self._youngest_ms = max(self._youngest_ms, key_filter.youngest_ms)
         self.knows_youngest = True
 
+    def oldest_generation(self, key: str) -> int:
+        """Return a generation; no older one has the key."""
+        oldest = None if self._filter is None else self._filter.oldest(key.encode())
+        return 0 if oldest is None else oldest
+
 
 class KeyFilter:
-    """A Bloom filter of keys: `in` may be true for an unknown key, and never false for a known one.
+    """Short hashes of a session's keys, each with the oldest generation that may have its key.
 
-    A false positive costs a search of all files, so callers make room for twice the keys.
+    `in` may be true for an unknown key, and never false for a known one. The hashes are divided
+    into buckets that are small enough to be searched on the event loop.
 
     Args:
-        keys: the number of keys that it is made for.
+        keys: about how many keys will be added.
+        first: the oldest generation.
 
     Attributes:
         youngest_ms: creation time of the newest key in the added blocks, 0 without keys.
-
-    Source: B. H. Bloom, Space/time trade-offs in hash coding with allowable errors, 1970.
     """
 
-    def __init__(self, keys: int) -> None:
-        wanted = keys * limits.KEY_FILTER_KEY_BITS
-        bits = limits.KEY_FILTER_BITS_MIN
-        while bits < wanted and bits < limits.KEY_FILTER_BITS_MAX:
-            bits *= 2
-        self._mask = bits - 1
-        self._bits = bytearray(bits // 8)
-        self._room = bits // limits.KEY_FILTER_KEY_BITS
+    def __init__(self, keys: int, first: int = 0) -> None:
+        count, wanted = limits.KEY_FILTER_BUCKETS_MIN, keys // limits.KEY_FILTER_BUCKET_KEYS_MAX
+        while count < min(wanted, limits.KEY_FILTER_BUCKETS_MAX):
+            count *= 2
+        self._buckets = [array("I") for _ in range(count)]
+        self._appends = [bucket.append for bucket in self._buckets]
+        self._first = first
+        self._left = limits.KEY_FILTER_KEYS_MAX
+        self._room = max(keys, limits.KEY_FILTER_KEYS_MIN)
+        # Keys of this generation and later ones may be missing.
+        self._incomplete_from: int | None = None
         self.youngest_ms = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether it has more keys than it was made for and a larger one is allowed."""
-        return self._room < 0 and len(self._bits) * 8 < limits.KEY_FILTER_BITS_MAX
+        """Whether so many keys came one by one that another size is better, and allowed."""
+        return self._room < 0 and self._incomplete_from is None
 
-    def add(self, key: bytes) -> None:
-        """Add a key."""
-        self._room -= 1
-        for bit in self._positions(key):
-            self._bits[bit >> 3] |= 1 << (bit & 7)
+    def add(self, key: bytes, generation: int) -> None:
+        """Add the key of a command that was applied in a generation."""
+        known = self.oldest(key)
+        if known is None or known > generation:
+            self._room -= 1
+            self._add_all([key], generation)
 
     def __contains__(self, key: bytes) -> bool:
-        return all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in self._positions(key))
+        return self.oldest(key) is not None
 
-    def add_lines(self, block: bytes) -> None:
-        """Add every key in a block of lines of a context, a wire file or a stream."""
+    def oldest(self, key: bytes) -> int | None:
+        """Return the oldest generation that may have a key; None if no generation has it."""
+        digest = hash(key)
+        wanted = digest & _HASH_MASK
+        bucket = self._buckets[digest & len(self._buckets) - 1]
+        ranks = [each & _RANK_MASK for each in bucket if each & _HASH_MASK == wanted]
+        return self._first + min(ranks) if ranks else self._incomplete_from
+
+    def add_lines(self, block: bytes, generation: int) -> None:
+        """Add every key in a block of lines of a context, a wire file or a stream.
+
+        Args:
+            block: the lines.
+            generation: theirs, or an older one.
+        """
         # The files of other programs have none, and this search is faster than the expression.
         if _STAMP in block:
-            self._add_all(_STAMPED.findall(block))
+            self._add_block(_STAMPED.findall(block), generation)
 
     def add_timeline(self, lines: bytes) -> None:
         """Add every key in the lines of a timeline."""
-        self._add_all(_RECORDED.findall(lines))
+        self._add_block(_RECORDED.findall(lines), self._first)
 
-    def _add_all(self, keys: list[bytes]) -> None:
-        for key in set(keys):
-            self.add(key)
-            self.youngest_ms = max(self.youngest_ms, key_time_ms(key.decode()) or 0)
+    def _add_block(self, keys: list[bytes], generation: int) -> None:
+        # A batch has its key in each line.
+        found = set(keys)
+        self._add_all(found, generation)
+        if UUID_CHARS in map(len, found):
+            times = (key_time_ms(key.decode()) or 0 for key in found)
+            self.youngest_ms = max(self.youngest_ms, *times, 0)
 
-    def _positions(self, key: bytes) -> list[int]:
-        digest = hash(key)
-        step = (digest >> 32) | 1
-        return [(digest + number * step) & self._mask for number in range(_HASHES)]
+    def _add_all(self, keys: Collection[bytes], generation: int) -> None:
+        self._left -= len(keys)
+        if self._left < 0:
+            if self._incomplete_from is None or self._incomplete_from > generation:
+                self._incomplete_from = generation
+            return
+        # A key of a later generation than the last rank is searched for from that one on.
+        rank = min(max(generation - self._first, 0), _RANK_MASK)
+        appends, choice, kept = self._appends, len(self._buckets) - 1, _HASH_MASK
+        for digest in map(hash, keys):
+            appends[digest & choice](digest & kept | rank)
 
 
 # --- fingerprints ---

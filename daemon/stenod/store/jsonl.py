@@ -33,6 +33,7 @@ from stenod.store.names import (
     read_file,
     remove,
     replacing,
+    stat_file,
     stat_generation,
 )
 from stenod.store.quarantine import quarantine
@@ -367,8 +368,12 @@ class JsonlLog:
         """Returns the durable bytes of a generation; FileNotFoundError if there is none."""
         if generation == self.generation:
             return self.synced
+        name = self._past_name(generation)
         with self.folder_handle.pinned() as folder:
-            return stat_generation(self._disk, folder, generation).size
+            found = stat_file(self._disk, folder, name)
+        if found is None:
+            raise FileNotFoundError(f"there is no {name}")
+        return found.size
 
     def read(self, generation: int, offset: int, size: int) -> bytes:
         """Returns up to `size` durable bytes of a generation from `offset`."""

@@ -434,13 +434,13 @@ class Writer:
         if machine.keys.needs_filter:
             if not machine.keys.knows_youngest:
                 self._files.want_recovery_point()
-            lines = machine.head.line
-            machine.keys.use_filter(
-                await self._services.read(lambda: key_lookup.build_filter(log, lines))
-            )
+            machine.keys.use_filter(await self._services.read(lambda: key_lookup.build_filter(log)))
             if not self._must_be_looked_up(opened, command):
                 return None
-        found = await self._services.read(lambda: key_lookup.look_up(log, log.path, command.key))
+        oldest = machine.keys.oldest_generation(command.key)
+        found = await self._services.read(
+            lambda: key_lookup.look_up(log, log.path, command.key, oldest)
+        )
         if found is not None:
             machine.keys.add(command.key, found)
         return found
