@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import steno
@@ -232,6 +233,18 @@ def _lose_root(world: World, blow: Blow) -> None:
     # Where hosts joined again after an earlier blow, a new one begins sessions from here on.
     owner.end()
     owner.start()
+    _read_again(world, owner)
+
+
+def _read_again(world: World, host: Host) -> None:
+    """Let a host open what only the servers have, which a later blow may take from them."""
+    with steno.connect_sync(endpoint=host.endpoint, timeout=REPORT_S) as client:
+        for each in client.sessions():
+            below = Path("sessions", each.session, paths.CONTEXT)
+            if not any((known.root / below).exists() for known in world.hosts):
+                # What is moved or deleted meanwhile was opened for that.
+                with suppress(steno.StenoError):
+                    client.open(each.session, create=False, follow=False)
 
 
 def _owner(world: World, blow: Blow) -> list[Host]:

@@ -508,7 +508,7 @@ MUTANTS = {
     ),
     "a rewrite without an event for followers": Mutant([(Feed, "reset", _nothing)], {"daemon": 0}),
     "a rewrite without its recovery points": Mutant(
-        [(crash_recovery, "_is_proven_completed", _never)], {"rough": 716}
+        [(crash_recovery, "_is_proven_completed", _never)], {"rough": 655}
     ),
     "a file that a rewrite left behind unsynced": Mutant(
         [(crash_recovery, "sync_past_generations", _nothing)], {"rough": 1584}
