@@ -16,7 +16,7 @@ SYNC_HOMES = {
 DAEMON_OPEN_HOMES = {
     "daemon/stenod/store/posix.py",
     # A folder, to sync its names.
-    "daemon/stenod/store/lock.py",
+    "daemon/stenod/store/syncs.py",
     # The log may be a device, and /dev/null is no file of anybody's.
     "daemon/stenod/runtime/log_file.py",
     "daemon/stenod/cli.py",
