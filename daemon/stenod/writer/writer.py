@@ -302,7 +302,7 @@ class Writer:
                 decision = machine.decide_new(command, item.records)
             self._put(item, decision, opened)
         except Exception as error:
-            if opened.log.has_rivals and unknown.may_be_applied(command):
+            if self._may_be_a_rivals(opened, command):
                 return False
             item.to.refuse(self._error_mapping.of(error))
         return True
@@ -335,7 +335,7 @@ class Writer:
             if applied is None:
                 self._check_new(item)
             decision = opened.machine.decide(item.command, item.records, applied)
-        except StenoError:
+        except Exception:
             if applied is None:
                 await self._confirm_absence(opened, item.command)
             raise
@@ -360,6 +360,8 @@ class Writer:
         match decision:
             case Lines():
                 batch.add(item, decision)
+                # The commit is the proof that no other owner has applied it.
+                batch.synced |= self._may_be_a_rivals(opened, item.command)
                 self._files.unsynced.is_asked |= item.is_awaited
             case Answered():
                 batch.repeat(item, decision.ack)
@@ -405,13 +407,16 @@ class Writer:
         Raises:
             OutcomeUnknown, Held: another daemon may have applied it.
         """
-        unknown = self._services.unknown
-        if opened.log.has_rivals and unknown.may_be_applied(command):
+        if self._may_be_a_rivals(opened, command):
             try:
                 await self._services.read(opened.log.confirm_owner)
             except OSError as error:
                 failed = self._error_mapping.storage_failed(error)
-                raise doubted(failed, command, unknown) from None
+                raise doubted(failed, command, self._services.unknown) from None
+
+    def _may_be_a_rivals(self, opened: Opened, command: Mutation) -> bool:
+        """Whether the daemon of another machine may have applied a command that is not here."""
+        return opened.log.has_rivals and self._services.unknown.may_be_applied(command)
 
     def _must_be_looked_up(self, opened: Opened, command: Mutation) -> bool:
         """Whether a command with a key that is not in the table may be in the files."""

@@ -8,11 +8,13 @@ from steno_protocol.commands import Append, Mutation
 from steno_protocol.errors import (
     Conflict,
     Expired,
+    Internal,
     NotFound,
     OutcomeUnknown,
     StenoError,
     StorageFailed,
 )
+from stenod.core.machine import FileMachine
 from stenod.recovery import key_lookup
 from stenod.store.disk import DiskRefused
 from support.lines import append, clear, revert, user
@@ -181,3 +183,29 @@ async def test_a_rewrite_under_a_key_without_a_time_begins_with_a_proof(disk: Sh
         disk.is_alone = False
         assert (await desk.do(clear("clear-2"))).ack.first is not None
         assert disk.proofs > before
+
+
+async def test_what_another_owner_may_have_done_is_acknowledged_after_the_commit_that_proves_it(
+    disk: SharedDisk,
+) -> None:
+    async with Desk(disk).open() as desk:
+        await begin(desk)
+        first = await desk.do(append("order-9", durability="written"), user("text"))
+        newer = await desk.do(append(fresh_key(9), durability="written"), user("text"))
+    assert first.ack.durability == "synced"
+    assert newer.ack.durability == "written"
+
+
+async def test_a_fault_of_steno_denies_only_what_no_other_owner_can_have_done(
+    disk: SharedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Desk(disk).open() as desk:
+        await begin(desk)
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(FileMachine, "decide_new", fail)
+        assert isinstance((await desk.do(append("order-9"), user("text"))).error, Internal)
+        disk.is_alone = True
+        assert isinstance((await desk.do(append("order-9"), user("text"))).error, OutcomeUnknown)
