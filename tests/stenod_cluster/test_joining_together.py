@@ -218,9 +218,10 @@ def test_a_disk_that_fails_behind_the_publication_doubles_no_session(
         return [*[None] * (len(handles) - 1), OSError(EIO, "the disk fails")]
 
     put(one, *SESSIONS)
-    with monkeypatch.context() as failing, pytest.raises(OSError, match="the disk fails"):
+    with monkeypatch.context() as failing:
         failing.setattr(one.local, "fdatasync_all", fail)
-        one.ownership.acquire_new(SESSIONS)
+        with pytest.raises(OSError, match="the disk fails"):
+            one.ownership.acquire_new(SESSIONS)
     assert one.ownership.acquire_new(SESSIONS) == SESSIONS
     for session in SESSIONS:
         assert one.ownership.acquire(session) is not None
