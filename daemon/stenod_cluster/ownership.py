@@ -189,13 +189,16 @@ class Ownership:
                 is_free = alone.enter_context(self.copies.free(path))
                 if not is_free or path in self._folders:
                     continue
-                with suppress(OSError, StenoError):
-                    unjoined = self.copies.unjoined(path)
-                    if unjoined is not None:
-                        identity = "" if unjoined.mark is None else unjoined.mark.identity
-                        folder = self._unpublished(path, 0, identity, unjoined)
-                        begun.append(folder)
-                        noted_bytes += sum(each.size for each in folder.manifest.files.values())
+                try:
+                    folder = self._unjoined(path)
+                except JournalLost:
+                    # The locks of all of them would be held for as many deadlines.
+                    break
+                except (OSError, StenoError):
+                    continue
+                if folder is not None:
+                    begun.append(folder)
+                    noted_bytes += sum(each.size for each in folder.manifest.files.values())
                 if noted_bytes >= limits.JOIN_BYTES:
                     break
             outcomes = self._begin_with(begun)
@@ -643,6 +646,14 @@ class Ownership:
             return None
         self._keep(folder)
         return folder
+
+    def _unjoined(self, path: str) -> OwnedFolder | None:
+        """Return a folder for what is at a name, if the journal never had that."""
+        unjoined = self.copies.unjoined(path)
+        if unjoined is None:
+            return None
+        identity = "" if unjoined.mark is None else unjoined.mark.identity
+        return self._unpublished(path, 0, identity, unjoined)
 
     def _unpublished(
         self, path: str, sequence: int, identity: str, unjoined: Unjoined

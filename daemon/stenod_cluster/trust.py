@@ -77,6 +77,7 @@ class Trust:
         self._root = root
         self.request = request
         self._known: dict[str, Known] = {}
+        self._is_saved = True
         self._lock = threading.Lock()
         if root is not None:
             self.request = _request_in(root)
@@ -92,16 +93,22 @@ class Trust:
         """Remember a stream; blocks, and returns when the folder has it on disk.
 
         A stream that is an old copy stays one until it has another identity.
+
+        Raises:
+            OSError: the disk failed; this process remembers it, and the next call writes it.
         """
         with self._lock:
             before = self._known.get(stream)
             if before is not None and before.is_old_copy and before.identity == known.identity:
-                return
-            if before == known:
+                known = before
+            # What a full disk did not take is known, and has to get there before anyone trusts it.
+            if before == known and self._is_saved:
                 return
             self._known[stream] = known
+            self._is_saved = False
             if self._root is not None:
                 _replace(self._root / paths.CLUSTER_STREAMS, msgspec.json.encode(self._known))
+            self._is_saved = True
 
     def end_request(self) -> None:
         """The operator's request was carried out; blocks, and is forgotten for good on return."""

@@ -1,15 +1,17 @@
 """Sessions that the journal never had join many at a time; all others are left to `acquire`."""
 
 import itertools
+from collections.abc import Sequence
 from contextlib import suppress
+from errno import EIO
 from pathlib import Path
 
 import pytest
 
 from stenod_cluster import limits
-from stenod_cluster.journal import JournalLost
+from stenod_cluster.journal import JournalLost, Message
 from stenod_cluster.mirror import save_first_mark
-from support.memory_journal import MemoryStream
+from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 from support.simulated_disk import Moment, ProcessKilled, SimulatedDisk
 from support.whole_sessions import TREE
@@ -162,6 +164,73 @@ def test_sessions_without_an_answer_are_left_and_join_later(
         one.ownership.acquire("a")
     stream.heal("one")
     assert one.ownership.acquire_new(SESSIONS) == []
+
+
+def test_a_lost_journal_is_asked_once_for_all_copies_that_another_host_took_over(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(one, *SESSIONS)
+    assert one.ownership.acquire_new(SESSIONS) == []
+    one.hosts.tell_ended()
+    for session in SESSIONS:
+        two.ownership.acquire(session)
+    one.ownership.look_for_losses()
+    stream._messages.clear()
+    stream.began, stream.identity = stream._sequence, "stream-2"
+    one.start()
+    stream.partition("one")
+    asked: list[str] = []
+    last = one.journal.last
+
+    def noted(subject: str) -> Message | None:
+        asked.append(subject)
+        return last(subject)
+
+    monkeypatch.setattr(one.journal, "last", noted)
+    assert one.ownership.acquire_new(SESSIONS) == SESSIONS
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_session_in_doubt_joins_once(
+    one: Host, two: Host, stream: MemoryStream, *, is_stored: bool
+) -> None:
+    put(one, *SESSIONS)
+    stream.force("one", Fault.LATE)
+    assert one.ownership.acquire_new(SESSIONS) == SESSIONS[:1]
+    if is_stored:
+        stream.settle()
+    for session in one.ownership.acquire_new(SESSIONS[:1]):
+        one.ownership.acquire(session)
+    stream.settle()
+    assert len(stream.counts()) == len(SESSIONS)
+    one.close()
+    two.now += 100.0
+    for session in SESSIONS:
+        two.ownership.acquire(session)
+        assert two.content(session) == one.content(session)
+
+
+def test_a_disk_that_fails_behind_the_publication_doubles_no_session(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(handles: Sequence[int]) -> list[OSError | None]:
+        return [*[None] * (len(handles) - 1), OSError(EIO, "the disk fails")]
+
+    put(one, *SESSIONS)
+    with monkeypatch.context() as failing:
+        failing.setattr(one.local, "fdatasync_all", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            one.ownership.acquire_new(SESSIONS)
+    assert one.ownership.acquire_new(SESSIONS) == SESSIONS
+    for session in SESSIONS:
+        assert one.ownership.acquire(session) is not None
+    assert len(stream.counts()) == len(SESSIONS)
+    one.close()
+    two.now += 100.0
+    for session in SESSIONS:
+        two.ownership.acquire(session)
+        assert two.content(session) == one.content(session)
 
 
 def test_sessions_in_memory_at_a_time_are_bounded(

@@ -1,5 +1,6 @@
 """What a root remembers of streams is there after a power cut."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -39,6 +40,26 @@ def test_an_accepted_stream_is_durable(tmp_path: Path, durable: dict[int, dict[s
         trust.accept("STENO_a", Known("first", last))
         assert durable[tmp_path.stat().st_ino] == names(tmp_path)
     assert Trust(tmp_path).known("STENO_a") == Known("first", 2)
+
+
+@pytest.mark.parametrize("is_old_copy", [True, False])
+def test_a_stream_that_a_full_disk_did_not_take_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_old_copy: bool
+) -> None:
+    def fail(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    trust = Trust(tmp_path)
+    trust.accept("STENO_a", Known("first", 1))
+    newer = Known("first", 2, is_old_copy=is_old_copy)
+    with monkeypatch.context() as full:
+        full.setattr(syncs, "fsync", fail)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space"):
+                trust.accept("STENO_a", newer)
+    # Of an old copy, a later look at it says nothing.
+    trust.accept("STENO_a", Known("first", 2))
+    assert Trust(tmp_path).known("STENO_a") == newer
 
 
 def test_a_request_that_was_carried_out_does_not_come_back(
