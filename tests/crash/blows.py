@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -239,12 +240,23 @@ def _lose_root(world: World, blow: Blow) -> None:
 def _read_again(world: World, host: Host) -> None:
     """Let a host open what only the servers have, which a later blow may take from them."""
     with steno.connect_sync(endpoint=host.endpoint, timeout=REPORT_S) as client:
+
+        def is_read(session: str) -> bool:
+            try:
+                client.open(session, create=False, follow=False)
+            except steno.NotFound:
+                # It was moved or deleted meanwhile, and opened for that.
+                return True
+            except steno.StenoError:
+                # The host that lost its disk is not dead yet for the others.
+                return False
+            return True
+
         for each in client.sessions():
-            below = Path("sessions", each.session, paths.CONTEXT)
+            session = each.session
+            below = Path("sessions", session, paths.CONTEXT)
             if not any((known.root / below).exists() for known in world.hosts):
-                # What is moved or deleted meanwhile was opened for that.
-                with suppress(steno.StenoError):
-                    client.open(each.session, create=False, follow=False)
+                wait_until(partial(is_read, session), f"{host.name} cannot read {session} again")
 
 
 def _owner(world: World, blow: Blow) -> list[Host]:
