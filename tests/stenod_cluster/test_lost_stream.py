@@ -80,30 +80,6 @@ def test_a_session_is_shipped_again_over_an_old_copy(
     assert not list(Path(one.tree, "s").glob("quarantine/*"))
 
 
-@pytest.mark.parametrize("is_in_copy", [True, False])
-@pytest.mark.parametrize("command", ["rename", "undelete"])
-def test_a_move_that_an_old_copy_lacks_is_answered_where_the_folder_moved(
-    one: Host, two: Host, stream: MemoryStream, command: str, *, is_in_copy: bool
-) -> None:
-    """The daemon had moved the folder, and its client has no answer yet."""
-
-    def repeat() -> None:
-        if command == "rename":
-            ClusterCommands(one).rename("s", "t", "moved", 2.0)
-        else:
-            ClusterCommands(one).undelete("s", "moved", 2.0)
-
-    empty = Copied(stream)
-    write(one, "s", "text")
-    before = Copied(stream) if is_in_copy else empty
-    if command == "undelete":
-        ClusterCommands(one).delete("s", "deleted", 1.0)
-    repeat()
-    before.restore(stream, one, two)
-    repeat()
-    assert content(one, "t" if command == "rename" else "s") == line("text")
-
-
 def test_the_last_owner_ships_a_session_that_the_old_copy_has_of_another_host(
     one: Host, two: Host, three: Host, stream: MemoryStream
 ) -> None:

@@ -214,16 +214,10 @@ def is_complete(trees: SessionFolders, place: Place, key: str) -> bool:
 
 
 def forget_begun(trees: SessionFolders, place: Place, key: str) -> None:
-    """Remove the record of a command that was begun, and that the cluster does not have.
-
-    A cluster that went back to an old copy lacks commands that took place: their folders show it.
-    """
+    """Remove the record of a command that was begun, and that the cluster does not have."""
     with of_tree(trees, place) as found:
         record = found.with_key(key)
-        if record is None or record.is_done:
-            return
-        move = found.read(record)
-        if move is None or trees.inode(trees.place(move.target)) != move.inode:
+        if record is not None and not record.is_done:
             found.forget(record)
 
 
