@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from steno_protocol.replies import ClusterReplica, ClusterStream
-from stenod_cluster import jetstream
 from stenod_cluster.facts import (
     ClusterFacts,
     ServerFacts,
@@ -66,6 +65,9 @@ def test_a_session_that_ended_and_is_held_by_a_fork_is_not_counted(
 def test_sessions_beyond_one_answer_of_the_servers_are_counted(
     three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # It needs the extra, without which the others of this module run.
+    from stenod_cluster import jetstream
+
     chosen, decoded = options(three_nodes), jetstream.decoded_answer
 
     def shortened(body: bytes) -> dict[str, Any]:
