@@ -57,7 +57,6 @@ from stenod.store.handles import closing, expanded_blocks, write_all
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Log
 from stenod.writer import writer
-from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
 from stenod_cluster import mirror, ownership
@@ -153,10 +152,6 @@ def _second_argument(_: Any, second: Any) -> Any:
 
 async def _nothing_async(*_: Any) -> None:
     return None
-
-
-async def _always_async(*_: Any) -> bool:
-    return True
 
 
 def _as_the_client_says(self: UnknownOutcomes, command: Any) -> bool:
@@ -697,12 +692,6 @@ MUTANTS = {
     "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
     "a repeat that a stale owner refuses": Mutant(
         [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 129}
-    ),
-    "a refusal that no owner proves": Mutant(
-        [(Writer, "_confirm_absence", _nothing_async)], {"hosts": 39}
-    ),
-    "a failed commit that says what other owners did not do": Mutant(
-        [(CommitFailures, "_is_proven", _always_async)], {"hosts": 166}
     ),
     # Foreign programs.
     "foreign lines that are not noticed": Mutant(

@@ -47,11 +47,8 @@ class UnknownOutcomes:
 
         The time in a uuid7 shows that it is new, so a client has to say that it sent one before.
         """
-        return self.was_sent(command) or key_time_ms(command.key) is None
-
-    def was_sent(self, command: Mutation) -> bool:
-        """Whether a command was sent before, as far as its client or this daemon knows."""
-        return command.repeat or command.key in self.keys or self.are_too_many
+        is_known_unknown = command.key in self.keys or self.are_too_many
+        return command.repeat or is_known_unknown or key_time_ms(command.key) is None
 
     def covers(self, command: Mutation, error: StenoError) -> bool:
         """Whether a command may have been applied, though its lookup ended with this error."""

@@ -11,7 +11,7 @@ from steno_protocol.errors import OutcomeUnknown, StenoError
 from steno_protocol.replies import Ack
 from stenod.recovery import key_lookup
 from stenod.recovery.opened import OpenOptions
-from stenod.runtime.error_mapping import ErrorMapping, doubted
+from stenod.runtime.error_mapping import ErrorMapping
 from stenod.store.disk import DiskRefused
 from stenod.store.jsonl import Replaced
 from stenod.writer.files import OpenFiles
@@ -50,7 +50,7 @@ class CommitFailures:
         if isinstance(error, DiskRefused) and error.is_final:
             # The files are another daemon's now: nothing of them is to be kept or taken back here.
             self._files.abandon()
-            self._refuse(batch.decided, self._error_mapping.storage_failed(error), is_proven=False)
+            self._refuse(batch.decided, self._error_mapping.storage_failed(error))
             return
         is_kept = await self._keep_earlier(batch)
         try:
@@ -60,14 +60,13 @@ class CommitFailures:
             refusal = self._error_mapping.unknown(f"the disk failed ({error}), and again ({worse})")
         else:
             opened.machine.roll_back()
-        is_proven = await self._is_proven(batch, error)
         self._files.set_aside(proven=opened.log.synced)
         failed = batch.new_keys
         for each in batch.decided:
             if each.is_durable or (is_kept and each.item.command.key not in failed):
                 each.item.acknowledge(each.ack)
             else:
-                self._refuse([each], refusal, is_proven=is_proven)
+                self._refuse([each], refusal)
 
     async def _keep_earlier(self, batch: Batch) -> bool:
         """Sync the lines before a write that failed; True if they are durable now."""
@@ -104,34 +103,10 @@ class CommitFailures:
             return
         answer_all(decided, synced=True, shift=shift)
 
-    async def _is_proven(self, batch: Batch, error: OSError) -> bool:
-        """Whether no other owner has commands of the batch that are not in the files."""
-        log, unknown = batch.opened.log, self._services.unknown
-        if not log.has_rivals or not any(
-            unknown.may_be_applied(each.item.command) for each in batch.decided
-        ):
-            return True
-        # Other machines that refused the bytes, or were not reached, prove nothing now either.
-        if isinstance(error, DiskRefused):
-            return False
-        try:
-            await self._services.read(log.confirm_owner)
-        except OSError:
-            return False
-        return True
-
-    def _refuse(
-        self, decided: Sequence[Decided], error: StenoError, *, is_proven: bool = True
-    ) -> None:
-        """Refuse commands, in doubt where another owner may have applied one of them."""
-        unknown = self._services.unknown
-        for each in decided:
-            command = each.item.command
-            is_doubtful = not is_proven and unknown.may_be_applied(command)
-            said = doubted(error, command, unknown) if is_doubtful else error
-            if isinstance(said, OutcomeUnknown):
-                unknown.add([command.key])
-            refuse_all([each], said)
+    def _refuse(self, decided: Sequence[Decided], error: StenoError) -> None:
+        if isinstance(error, OutcomeUnknown):
+            self._services.unknown.add(each.item.command.key for each in decided)
+        refuse_all(decided, error)
 
     async def settle(self, key: str, error: OSError) -> Ack:
         """A rewrite failed half-way: open the files again to determine its outcome.

@@ -280,12 +280,11 @@ class Writer:
         command = item.command
         if not (isinstance(command, _APPENDING) and self._files.are_ready):
             return False
+        if command.key in self._services.unknown.keys:
+            return False
         opened = self._files.opened
         assert opened is not None
-        machine, unknown = opened.machine, self._services.unknown
-        # What was sent before may be in files of another owner, too, and the proof takes time.
-        if command.key in unknown.keys or (opened.log.has_rivals and unknown.was_sent(command)):
-            return False
+        machine = opened.machine
         try:
             # One check per write is enough: the check after the write finds a foreign change in
             # between.
@@ -295,15 +294,13 @@ class Writer:
             applied = machine.applied(command.key)
             if applied is not None:
                 decision = machine.decide(command, item.records, applied)
-            elif self._must_be_looked_up(opened, command):
+            elif self._must_be_proven(opened, command) or self._must_be_looked_up(opened, command):
                 return False
             else:
                 self._check_new(item)
                 decision = machine.decide_new(command, item.records)
             self._put(item, decision, opened)
         except Exception as error:
-            if self._may_be_a_rivals(opened, command):
-                return False
             item.to.refuse(self._error_mapping.of(error))
         return True
 
@@ -330,15 +327,7 @@ class Writer:
 
     async def _decide(self, item: Item) -> None:
         opened, applied = await self._find(item)
-        try:
-            # A repeat of a command that was applied in time gets its first reply, however late.
-            if applied is None:
-                self._check_new(item)
-            decision = opened.machine.decide(item.command, item.records, applied)
-        except Exception:
-            if applied is None:
-                await self._confirm_absence(opened, item.command)
-            raise
+        decision = opened.machine.decide(item.command, item.records, applied)
         match decision:
             case Answered() | Lines():
                 self._put(item, decision, opened)
@@ -360,8 +349,6 @@ class Writer:
         match decision:
             case Lines():
                 batch.add(item, decision)
-                # The commit is the proof that no other owner has applied it.
-                batch.synced |= self._may_be_a_rivals(opened, item.command)
                 self._files.unsynced.is_asked |= item.is_awaited
             case Answered():
                 batch.repeat(item, decision.ack)
@@ -389,38 +376,28 @@ class Writer:
             applied = opened.machine.applied(command.key)
             if applied is None and self._must_be_looked_up(opened, command):
                 applied = await self._look_up(opened, item)
-            # The first of an append is proven by its commit, or when it is refused.
-            is_first = isinstance(command, _APPENDING) and not unknown.was_sent(command)
-            if applied is None and opened.log.has_rivals and not is_first:
-                await self._confirm_absence(opened, command)
+            if applied is None and self._must_be_proven(opened, command):
+                # Another owner may have applied it: only the present one may refuse it.
+                await self._services.read(opened.log.confirm_owner)
         except OSError as error:
             failed = self._error_mapping.storage_failed(error)
             raise doubted(failed, command, unknown) from None
         except StenoError as error:
             raise doubted(error, command, unknown) from None
         unknown.settle(command.key)
+        # A repeat of a command that was applied in time gets its first reply, however late it is.
+        if applied is None:
+            self._check_new(item)
         return opened, applied
 
-    async def _confirm_absence(self, opened: Opened, command: Mutation) -> None:
-        """Prove that no other owner has applied a command that is not in the files.
-
-        Raises:
-            OutcomeUnknown, Held: another daemon may have applied it.
-        """
-        if self._may_be_a_rivals(opened, command):
-            try:
-                await self._services.read(opened.log.confirm_owner)
-            except OSError as error:
-                failed = self._error_mapping.storage_failed(error)
-                raise doubted(failed, command, self._services.unknown) from None
-
-    def _may_be_a_rivals(self, opened: Opened, command: Mutation) -> bool:
-        """Whether the daemon of another machine may have applied a command that is not here."""
+    def _must_be_proven(self, opened: Opened, command: Mutation) -> bool:
+        """Whether another owner may have applied a command that is not in the files."""
         return opened.log.has_rivals and self._services.unknown.may_be_applied(command)
 
     def _must_be_looked_up(self, opened: Opened, command: Mutation) -> bool:
         """Whether a command with a key that is not in the table may be in the files."""
-        is_repeat = self._services.unknown.was_sent(command)
+        unknown = self._services.unknown
+        is_repeat = command.repeat or command.key in unknown.keys or unknown.are_too_many
         return opened.machine.keys.must_be_looked_up(command.key, repeat=is_repeat)
 
     async def _open_unchanged(self) -> Opened:
