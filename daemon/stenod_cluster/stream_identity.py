@@ -7,7 +7,6 @@ knows tell it from that one.
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from errno import EINVAL, ENOENT
 from typing import Any, Final, NoReturn
@@ -24,7 +23,8 @@ from stenod_cluster.nats_connection import (
     UnansweredError,
 )
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.subjects import marker_subject, stream_name, stream_subjects
+from stenod_cluster.streams import differences, stream_config
+from stenod_cluster.subjects import marker_subject, stream_name
 from stenod_cluster.trust import Known, Own, Request, Trust
 from stenod_cluster.verdicts import STREAM_NOT_FOUND
 from stenod_cluster.wire import EXPECTED, MESSAGE_ID, Reply
@@ -316,49 +316,3 @@ def _identity(created: str, marker: Reply) -> str:
 
 def _place(own: Own) -> int:
     return own.sequence
-
-
-def stream_config(options: ReplicationOptions) -> dict[str, Any]:
-    """Returns the configuration with which a stream is created."""
-    return {
-        "name": stream_name(options.cluster),
-        "subjects": stream_subjects(options.cluster),
-        "storage": "file",
-        "num_replicas": options.replicas,
-        "retention": "limits",
-        # A full stream refuses new messages; it never removes an old one.
-        "discard": "new",
-        "max_age": 0,
-        "max_msgs": -1,
-        "max_msgs_per_subject": -1,
-        "max_msg_size": -1,
-        "allow_direct": True,
-        "deny_purge": False,
-        "allow_rollup_hdrs": False,
-        "allow_atomic": True,
-    }
-
-
-def differences(options: ReplicationOptions, found: Mapping[str, Any]) -> list[str]:
-    """Returns a phrase for each setting of an existing stream that steno cannot work with."""
-    return [
-        f"{name} is {_shown(got)}, and has to be {_shown(wanted)}"
-        for name, got, wanted in _different(stream_config(options), found)
-    ]
-
-
-def _different(
-    wanted: Mapping[str, Any], found: Mapping[str, Any]
-) -> Iterator[tuple[str, object, object]]:
-    for name, value in wanted.items():
-        # The servers leave out what is off.
-        got = found.get(name, False if isinstance(value, bool) else None)
-        if name != "name" and got != value:
-            yield name, got, value
-    for name in ("mirror", "sources", "subject_transform", "no_ack", "sealed", "persist_mode"):
-        if found.get(name) not in {None, False, "", "default"}:
-            yield name, found[name], "unset"
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

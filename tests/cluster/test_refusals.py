@@ -276,7 +276,7 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
 def test_a_stream_with_other_settings_is_refused(
     three_nodes: NatsCluster, setting: dict[str, Any], says: str
 ) -> None:
-    from stenod_cluster.stream_identity import stream_config
+    from stenod_cluster.streams import stream_config
 
     chosen = options(three_nodes)
     config = stream_config(chosen)
