@@ -16,13 +16,15 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from errno import EMSGSIZE
+from errno import EACCES, ECONNREFUSED, EMSGSIZE
 from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from steno_protocol.errors import Unauthorized
+from steno_system.private_files import read_private
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
 from stenod_cluster.options import ReplicationOptions
@@ -117,8 +119,8 @@ class Connection:
         self._options = options
         self._name = name
         self._prepare = prepare
-        self._tls = options.tls_context()
-        options.check_credentials()
+        self._tls = _tls_context(options)
+        _check_credentials(options)
         self._servers = list(options.servers)
         self._client: Client | None = None
         self._open: set[Client] = set()
@@ -648,3 +650,37 @@ def _is_unauthorized(error: Exception) -> bool:
 def _bare(server: str) -> str:
     """A server's address without a password."""
     return server.rpartition("/")[2].rpartition("@")[2]
+
+
+def _tls_context(options: ReplicationOptions) -> ssl.SSLContext | None:
+    if not options.has_tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca or None)
+        if options.tls_cert:
+            context.load_cert_chain(options.tls_cert, options.tls_key or None)
+    except OSError as error:
+        raise OSError(
+            error.errno or EACCES,
+            f"replication.tls_ca, tls_cert or tls_key cannot be used ({error.strerror or error}):"
+            " each is the path of a PEM file that this user may read",
+        ) from None
+    return context
+
+
+def _check_credentials(options: ReplicationOptions) -> None:
+    if not options.credentials:
+        return
+    try:
+        text = read_private(options.credentials, may_be_link=True).decode()
+    except (OSError, UnicodeDecodeError, Unauthorized) as error:
+        raise OSError(
+            EACCES,
+            f"replication.credentials cannot be read ({error}): it is the path of a .creds file",
+        ) from None
+    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
+        raise OSError(
+            ECONNREFUSED,
+            f"{options.credentials} is no .creds file of NATS, which has a user's JWT and a seed:"
+            " correct replication.credentials",
+        )

@@ -1,13 +1,8 @@
 """Where a cluster's servers are, and how a daemon uses them."""
 
-import ssl
-from errno import EACCES, ECONNREFUSED
-
 import msgspec
 
-from steno_protocol.errors import Unauthorized
 from steno_protocol.settings import Settings
-from steno_system.private_files import read_private
 
 
 class ReplicationOptions(msgspec.Struct, frozen=True):
@@ -41,46 +36,6 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
         return bool(self.tls_ca or self.tls_cert) or any(
             server.startswith("tls://") for server in self.servers
         )
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        """Returns what encrypts the connection; None without TLS.
-
-        Raises:
-            OSError: a certificate or key cannot be used.
-        """
-        if not self.has_tls:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca or None)
-            if self.tls_cert:
-                context.load_cert_chain(self.tls_cert, self.tls_key or None)
-        except OSError as error:
-            raise OSError(
-                error.errno or EACCES,
-                "replication.tls_ca, tls_cert or tls_key cannot be used"
-                f" ({error.strerror or error}): each is the path of a PEM file that this user may"
-                " read",
-            ) from None
-        return context
-
-    def check_credentials(self) -> None:
-        """Raise OSError if the file of the credentials cannot be used."""
-        if not self.credentials:
-            return
-        try:
-            text = read_private(self.credentials, may_be_link=True).decode()
-        except (OSError, UnicodeDecodeError, Unauthorized) as error:
-            raise OSError(
-                EACCES,
-                f"replication.credentials cannot be read ({error}): it is the path of a .creds"
-                " file",
-            ) from None
-        if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
-            raise OSError(
-                ECONNREFUSED,
-                f"{self.credentials} is no .creds file of NATS, which has a user's JWT and a seed:"
-                " correct replication.credentials",
-            )
 
 
 def replication_options(settings: Settings) -> ReplicationOptions:
