@@ -671,13 +671,18 @@ class Ownership:
         published = [each for each, outcome in zip(folders, outcomes, strict=True) if not outcome]
         with ExitStack() as stack:
             marks: dict[int, Mark] = {}
+            marked: list[OwnedFolder] = []
             for folder in published:
                 with suppress(FileNotFoundError):
                     stack.enter_context(self._marking(folder.path))
                     handle = stack.enter_context(self.opened(folder.path))
                     marks[handle] = self._mark_of(folder, handle)
+                    marked.append(folder)
+            # Without its mark a session is compared with the journal when it is next used.
+            with suppress(FileNotFoundError):
+                save_marks(self._disk, marks)
+                for folder in marked:
                     folder.note_marked()
-            save_marks(self._disk, marks)
         for folder in published:
             self._keep(folder)
         return outcomes

@@ -1,15 +1,17 @@
 """Sessions that the journal never had join many at a time; all others are left to `acquire`."""
 
 import itertools
+import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from errno import EIO
 from pathlib import Path
 
 import pytest
 
-from stenod_cluster import limits
-from stenod_cluster.journal import JournalLost, Message
+from stenod.store.disk import Disk
+from stenod_cluster import limits, mirror
+from stenod_cluster.journal import JournalLost, Message, Publication
 from stenod_cluster.mirror import save_first_mark
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
@@ -40,6 +42,16 @@ def rounds_of(host: Host, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(host.journal, "publish", counted)
     return found
+
+
+def check_each_once(stream: MemoryStream, one: Host, two: Host) -> None:
+    """The journal has each session once, and another host that takes over has its files."""
+    assert len(stream.counts()) == len(SESSIONS)
+    one.close()
+    two.now += 100.0
+    for session in SESSIONS:
+        two.ownership.acquire(session)
+        assert two.content(session) == one.content(session)
 
 
 def test_new_sessions_join_in_one_round_trip_and_another_host_has_all_of_them(
@@ -203,12 +215,7 @@ def test_a_session_in_doubt_joins_once(
     for session in one.ownership.acquire_new(SESSIONS[:1]):
         one.ownership.acquire(session)
     stream.settle()
-    assert len(stream.counts()) == len(SESSIONS)
-    one.close()
-    two.now += 100.0
-    for session in SESSIONS:
-        two.ownership.acquire(session)
-        assert two.content(session) == one.content(session)
+    check_each_once(stream, one, two)
 
 
 def test_a_disk_that_fails_behind_the_publication_doubles_no_session(
@@ -225,12 +232,36 @@ def test_a_disk_that_fails_behind_the_publication_doubles_no_session(
     assert one.ownership.acquire_new(SESSIONS) == SESSIONS
     for session in SESSIONS:
         assert one.ownership.acquire(session) is not None
-    assert len(stream.counts()) == len(SESSIONS)
-    one.close()
-    two.now += 100.0
-    for session in SESSIONS:
-        two.ownership.acquire(session)
-        assert two.content(session) == one.content(session)
+    check_each_once(stream, one, two)
+
+
+@pytest.mark.parametrize("sessions", [SESSIONS, ["a"]])
+def test_a_folder_that_vanishes_behind_the_publication_stops_no_other(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, sessions: list[str]
+) -> None:
+    publish = one.journal.publish
+    replacing = mirror.replacing
+
+    def published(publications: Sequence[Publication]) -> list[int | OSError]:
+        found = publish(publications)
+        gone.append(Path(one.tree, "a"))
+        return found
+
+    def vanish(disk: Disk, folder: int, name: str) -> AbstractContextManager[int]:
+        for each in gone:
+            shutil.rmtree(each, ignore_errors=True)
+        return replacing(disk, folder, name)
+
+    gone: list[Path] = []
+    put(one, *sessions)
+    monkeypatch.setattr(one.journal, "publish", published)
+    monkeypatch.setattr(mirror, "replacing", vanish)
+    assert one.ownership.acquire_new(sessions) == []
+    for session in sessions:
+        folder = one.ownership.found(session)
+        assert folder is not None
+        assert folder.is_behind_mark
+    assert len(stream.counts()) == len(sessions)
 
 
 def test_sessions_in_memory_at_a_time_are_bounded(
