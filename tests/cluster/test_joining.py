@@ -1,11 +1,9 @@
 """A root of many sessions joins a cluster of real servers, and its daemon dies meanwhile."""
 
 import json
-import shutil
-import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,21 +17,10 @@ from support.clustered_daemon import clustered_daemon
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster, wait_until
-from support.nats_journals import skip_without_servers
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 SESSIONS = [f"s-{number:03}" for number in range(4 * JOIN_SESSIONS_MAX)]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    skip_without_servers()
-    # The path of a socket is bounded.
-    with ExitStack() as held:
-        made = Path(tempfile.mkdtemp(prefix="join-")).resolve()
-        held.callback(shutil.rmtree, made, ignore_errors=True)
-        yield made
 
 
 def record(session: str) -> str:
