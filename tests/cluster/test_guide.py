@@ -218,6 +218,7 @@ def test_the_guide_is_followed_from_its_files_to_leaving(place: Place) -> None:
         _join_used(one, two)
         _use(one, two, place.folder)
         _share_family(one, two)
+        _lose_disk(one, two)
         _import(one, two, place.folder)
         _fill(one, servers)
         _upgrade(one, two, servers)
@@ -353,7 +354,8 @@ def _lose_majority(one: Host, two: Host, servers: Servers) -> None:
         servers.stop(number)
     for host in (one, two):
         stat = partial(host.steno, "stat", "s", "--json")
-        wait_until(lambda of=stat: of().document["stale"], "no read is stale")
+        # A reply without the mark is fresh: a majority has answered a moment ago.
+        wait_until(lambda of=stat: "stale" in of().document, "no read is stale")
         read = host.steno("read", "s")
         assert read.code == 0
         assert "may be older than what other hosts have" in read.err
@@ -361,6 +363,17 @@ def _lose_majority(one: Host, two: Host, servers: Servers) -> None:
         servers.start(number)
     wait_until(lambda: are_current(two), "the servers do not come back")
     assert one.append("s", "after").code == 0
+
+
+def _lose_disk(one: Host, two: Host) -> None:
+    """Lose a session of the second host from its disk, and let the first one have it."""
+    assert two.append("far", "x").code == 0
+    end_daemon_of(two.steno.root)
+    shutil.rmtree(two.steno.root / "sessions/far")
+    assert not (one.steno.root / "sessions/far").exists()
+    one.follow("steno open ID", ID="far")
+    assert (one.steno.root / "sessions/far/context.jsonl").read_text()
+    assert two.steno("start").code == 0
 
 
 def _lose_stream(one: Host, two: Host, servers: Servers) -> None:
@@ -379,7 +392,7 @@ def _lose_stream(one: Host, two: Host, servers: Servers) -> None:
         host.follow("steno restart")
     for host in (one, two):
         assert host.texts("s") == texts
-        assert host.texts("theirs") == ["x"]
+        assert host.texts("theirs") == host.texts("far") == ["x"]
         assert host.append(f"new-{host.address}", "x").code == 0
 
 
