@@ -16,7 +16,7 @@ from stenod_cluster.facts import ServerFacts, Syncing
 def ask_monitors(addresses: Iterable[str]) -> tuple[ServerFacts, ...]:
     """Ask servers all at the same time; one that does not answer within the limit has a trouble.
 
-    It blocks for `limits.MONITOR_S` at most.
+    It blocks for twice `limits.MONITOR_S` at most.
     """
     asked = tuple(addresses)
     if not asked:
@@ -27,10 +27,10 @@ def ask_monitors(addresses: Iterable[str]) -> tuple[ServerFacts, ...]:
 
 def _ask(address: str) -> ServerFacts:
     try:
-        found = _fetched(f"{address.rstrip('/')}/varz")
-        syncing = _syncing(found.get("jetstream", {}).get("config"))
+        name = str(_fetched(address, "varz")["server_name"])
+        syncing = _syncing(_fetched(address, "jsz"))
         return ServerFacts(
-            name=str(found["server_name"]),
+            name=name,
             syncing=syncing,
             trouble="" if syncing is not Syncing.UNKNOWN else f"{address} has no JetStream",
         )
@@ -41,15 +41,20 @@ def _ask(address: str) -> ServerFacts:
         return ServerFacts(trouble=f"{address} is not the monitoring of a NATS server")
 
 
-def _fetched(url: str) -> dict[str, Any]:
+def _fetched(address: str, page: str) -> dict[str, Any]:
     # A proxy of the environment is for other hosts than those of a cluster.
     opener = build_opener(ProxyHandler({}))
-    with opener.open(url, timeout=limits.MONITOR_S) as answer:
+    with opener.open(f"{address.rstrip('/')}/{page}", timeout=limits.MONITOR_S) as answer:
         body = answer.read(limits.MONITOR_BYTES_MAX)
     return msgspec.json.decode(body, type=dict[str, Any])
 
 
-def _syncing(config: dict[str, Any] | None) -> Syncing:
-    if not config:
+def _syncing(jetstream: dict[str, Any]) -> Syncing:
+    """Returns what `/jsz` says.
+
+    `/varz` has the same configuration, but for good without it where anyone asked it before
+    JetStream began: NATS 2.15 fills it in at the first question only.
+    """
+    if jetstream.get("disabled") or "config" not in jetstream:
         return Syncing.UNKNOWN
-    return Syncing.ALWAYS if config.get("sync_always") else Syncing.LAZY
+    return Syncing.ALWAYS if jetstream["config"].get("sync_always") else Syncing.LAZY

@@ -133,12 +133,12 @@ def test_without_a_server_the_facts_say_why() -> None:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    body = b""
+    bodies: dict[str, bytes]
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(self.body)
+        self.wfile.write(self.bodies[self.path])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
@@ -154,17 +154,51 @@ def web_server() -> Iterator[str]:
         thread.join()
 
 
+NAMED = b'{"server_name":"n1"}'
+
+
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b"{}", b'{"jetstream":3}', b'{"jetstream":{"config":[1]}}']
+    ("varz", "jsz"),
+    [
+        *((varz, b"{}") for varz in (b"", b"<html>", b"[]", b"{}")),
+        *((NAMED, jsz) for jsz in (b"", b"<html>", b"[]", b'{"config":3}', b'{"config":[1]}')),
+    ],
 )
 def test_an_address_of_another_program_is_named(
-    web_server: str, monkeypatch: pytest.MonkeyPatch, body: bytes
+    web_server: str, monkeypatch: pytest.MonkeyPatch, varz: bytes, jsz: bytes
 ) -> None:
-    monkeypatch.setattr(_Answers, "body", body)
+    monkeypatch.setattr(_Answers, "bodies", {"/varz": varz, "/jsz": jsz}, raising=False)
 
     [found] = ask_monitors([web_server])
 
     assert found == ServerFacts(trouble=f"{web_server} is not the monitoring of a NATS server")
+
+
+@pytest.mark.parametrize("jsz", [b"{}", b'{"disabled":true,"config":{"max_memory":0}}'])
+def test_a_server_without_jetstream_is_named(
+    web_server: str, monkeypatch: pytest.MonkeyPatch, jsz: bytes
+) -> None:
+    monkeypatch.setattr(_Answers, "bodies", {"/varz": NAMED, "/jsz": jsz}, raising=False)
+
+    [found] = ask_monitors([web_server])
+
+    assert found == ServerFacts("n1", trouble=f"{web_server} has no JetStream")
+
+
+@pytest.mark.parametrize(
+    ("config", "syncing"),
+    [(b'{"sync_always":true}', Syncing.ALWAYS), (b'{"sync_interval":1}', Syncing.LAZY)],
+)
+def test_a_server_that_was_asked_before_its_jetstream_began_says_when_it_syncs(
+    web_server: str, monkeypatch: pytest.MonkeyPatch, config: bytes, syncing: Syncing
+) -> None:
+    # What NATS 2.15 answers from then on.
+    varz, jsz = b'{"server_name":"n1","jetstream":{}}', b'{"config":%b}' % config
+    monkeypatch.setattr(_Answers, "bodies", {"/varz": varz, "/jsz": jsz}, raising=False)
+
+    [found] = ask_monitors([web_server])
+
+    assert found == ServerFacts("n1", syncing)
 
 
 def test_lazy_and_unknown_servers_break_a_promise_each() -> None:
