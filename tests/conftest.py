@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ CI_SEED = 20_260_101
 
 SLOW_S_MAX = 300
 """For a slow test that sets itself no other limit."""
+
+BESIDE_FACTOR = 4
+"""Of these limits for tests that run at a lower priority, beside others: a niceness of 10 gets them
+a tenth of a processor, and a test of 29 s took more than 190 beside three busy processes."""
 
 hypothesis.settings.register_profile(
     "steno",
@@ -101,15 +105,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     trio._core._run._r.seed(f"{seed} {item.nodeid}")  # type: ignore[attr-defined]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give slow tests more time: they take a minute where others take the processors, too."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Give tests more time that need it: slow ones, and all of a run that others come before."""
     if hasattr(config, "workerinput"):
         # Workers that began elsewhere have to name the same order.
         items.sort(key=lambda item: str(item.path))
+    yield
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_S_MAX))
+        if os.nice(0) > 0:
+            own = item.get_closest_marker("timeout")
+            seconds = own.args[0] if own else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(BESIDE_FACTOR * seconds), append=False)
 
 
 @pytest.hookimpl(optionalhook=True)
