@@ -270,6 +270,10 @@ class ForeignMessage(DiskRefused):
         return StorageFailed(str(self.strerror), session=session)
 
 
+AGAIN: Final = "-again"
+"""The end of the identity of a stream that hosts join again after a loss."""
+
+
 class Marker(NamedTuple):
     """What tells a stream from another one.
 
@@ -386,6 +390,10 @@ class Journal(Protocol):
     def began(self) -> int:
         """Returns the sequence from which on the stream has its identity; raises as `marker`."""
         return self.marker().began
+
+    def is_again(self) -> bool:
+        """Whether hosts join or joined the stream again after a loss; raises as `marker`."""
+        return self.stream().endswith(AGAIN)
 
     def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
         """Returns a subject's last message, of a session perhaps an older one; None without one.

@@ -410,9 +410,7 @@ class Mirror:
         if _is_contained(theirs, ours, lambda other, name: files.is_begun(numbers[other], name)):
             self._keep_notes(manifest, files)
             return True
-        # Otherwise nothing of it that the journal lacks was ever acknowledged.
-        is_worth = mark is None or (mark.sequence and not mark.is_left)
-        if is_worth and self._keep_beside():
+        if self._keep_beside():
             self._beside.update(inodes.values())
         return False
 

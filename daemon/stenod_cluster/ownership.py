@@ -251,7 +251,7 @@ class Ownership:
         return Mirror(
             self._disk, handle, identity, self.owner.host,
             lambda after: self._messages(path, identity, after, last),
-            self._boot, self.journal.stream(), lambda: self._keep_beside(path),
+            self._boot, self.journal.stream(), lambda: self._keep_acknowledged(path),
             lambda name, inode: self.copies.is_beside(path, name, inode),
         )  # fmt: skip
 
@@ -261,6 +261,16 @@ class Ownership:
         assert last is not None
         with self.opened(path) as handle:
             return self._mirror(handle, path, identity, last.sequence).make() is not None
+
+    def _keep_acknowledged(self, path: str) -> bool:
+        """Let files that differ from the journal be another session, if any of it was acknowledged.
+
+        False if not: then all that was acknowledged is where the session came from.
+        """
+        mark = self.copies.mark(path)
+        if mark is not None and (not mark.sequence or self._is_newer_elsewhere(mark)):
+            return False
+        return self._keep_beside(path)
 
     def _keep_beside(self, path: str) -> bool:
         """Let the files of this disk be another session; False if they cannot be."""
@@ -763,13 +773,26 @@ class Ownership:
         if not mark.sequence:
             # Of what this root never acknowledged, another one may have later records.
             self.check_new(path)
-        if mark.is_left:
+        if self._is_newer_elsewhere(mark):
+            again = (
+                "run `steno restart` here once all other hosts have joined, then `steno cluster"
+                " join`"
+                if self.is_joining
+                else f"remove {self._tree}/{path}/{paths.JOURNAL_MARK} and join again"
+            )
             raise BadRequest(
                 f"the newest records of the session are on the host of {mark.left}: run `steno"
                 " cluster join --again` there first; if that host is lost, or joined without the"
-                f" session, remove {self._tree}/{path}/{paths.JOURNAL_MARK} and join again",
+                f" session, {again}",
                 session=path,
             )
+
+    def _is_newer_elsewhere(self, mark: Mark) -> bool:
+        """Whether another host may bring newer files into the stream than those of a mark.
+
+        Once all hosts have joined again, the one that took the folder over has lost it.
+        """
+        return mark.is_left and (self.is_joining or not self.journal.is_again())
 
     def _messages(self, path: str, identity: str, after: int, last: int) -> Iterator[Message]:
         """The messages of a session behind its mark, up to the one that owns it.
@@ -843,11 +866,12 @@ class Ownership:
         if not self.copies.is_uncompared(path):
             return False
         mark = self.copies.mark(path)
-        since = self.journal.read(identity, self.journal.began(), last.sequence)
-        is_same = mark is not None and mark.sequence and mark.identity == identity
-        if is_same and all(each.kind is Kind.OWN for each in since):
-            self._check_newest(path, mark)
-            return True
+        if mark is not None and mark.sequence and mark.identity == identity:
+            since = self.journal.read(identity, self.journal.began(), last.sequence)
+            if all(each.kind is Kind.OWN for each in since):
+                self._check_newest(path, mark)
+                if not mark.is_left:
+                    return True
         if last.owner.host == self.owner.host or self._follow(path, identity, last):
             return False
         self._check_newest(path, mark)

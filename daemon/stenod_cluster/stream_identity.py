@@ -15,7 +15,7 @@ import msgspec
 
 from stenod_cluster import limits
 from stenod_cluster.jetstream import Rejected, api, at_leader
-from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
+from stenod_cluster.journal import AGAIN, REMEDY, ForeignStream, JournalLost
 from stenod_cluster.nats_connection import (
     Connection,
     NoRespondersError,
@@ -30,9 +30,6 @@ from stenod_cluster.verdicts import STREAM_NOT_FOUND
 from stenod_cluster.wire import EXPECTED, MESSAGE_ID, Reply
 
 _CONFIG_DIFFERS: Final = 10058
-
-_AGAIN: Final = b"-again"
-"""The end of the marker of a stream that hosts join again, which a new host has to know."""
 
 
 class Suspicion(Exception):
@@ -231,10 +228,10 @@ class StreamIdentity:
             known is not None and await self._is_before_loss(known, created, marker, last)
         ):
             # A new marker tells the stream after a loss from the one before, on all hosts.
-            marker = await self._new_marker(marker, _AGAIN if is_again else b"")
+            marker = await self._new_marker(marker, AGAIN.encode() if is_again else b"")
             last = max(last, marker.sequence)
         assert marker is not None
-        is_new = known is None and marker.body.endswith(_AGAIN)
+        is_new = known is None and marker.body.endswith(AGAIN.encode())
         was_joining = known is not None and known.is_joining
         self.is_joining = self.is_joining or is_again or is_new or was_joining
         is_due = self.is_joining and not self._is_serving

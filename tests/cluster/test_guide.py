@@ -368,8 +368,12 @@ def _lose_majority(one: Host, two: Host, servers: Servers) -> None:
 def _lose_disk(one: Host, two: Host) -> None:
     """Lose a session of the second host from its disk, and let the first one have it."""
     assert two.append("far", "x").code == 0
+    assert one.append("older", "x").code == 0
+    one.follow("steno cluster move SESSION HOST", SESSION="older", HOST=two.endpoint)
+    assert two.append("older", "y").code == 0
     end_daemon_of(two.steno.root)
-    shutil.rmtree(two.steno.root / "sessions/far")
+    for session in ("far", "older"):
+        shutil.rmtree(two.steno.root / "sessions" / session)
     assert not (one.steno.root / "sessions/far").exists()
     one.follow("steno open ID", ID="far")
     assert (one.steno.root / "sessions/far/context.jsonl").read_text()
@@ -386,10 +390,12 @@ def _lose_stream(one: Host, two: Host, servers: Servers) -> None:
         for command in ("steno status", "steno doctor", "steno cluster status"):
             wait_until(partial(host.shows, command, advice), f"{command} does not say {advice}")
     # The first one leaves out what it knows to be newer on the other.
-    one.run(advice)
+    assert "older did not join: the newest records of the session are on" in one.run(advice).err
     two.follow(advice)
     for host in (one, two):
         host.follow("steno restart")
+    one.follow("steno cluster join")
+    assert one.texts("older") == two.texts("older") == ["x"]
     for host in (one, two):
         assert host.texts("s") == texts
         assert host.texts("theirs") == host.texts("far") == ["x"]

@@ -207,6 +207,9 @@ def _join_again(world: World, blow: Blow, first: Host, old: dict[str, int]) -> N
     for host in world.hosts:
         Steno(host.root)("stop")
         host.start()
+    for host in world.hosts:
+        # Of a session whose newest files went with a host's disk, older ones may be left.
+        Steno(host.root)("cluster", "join")
 
 
 def _messages(world: World) -> dict[str, int]:

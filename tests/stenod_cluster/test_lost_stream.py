@@ -47,7 +47,7 @@ class Copied:
     def restore(self, stream: MemoryStream, *hosts: Host) -> None:
         """Bring it back, and let hosts join it again; each of them is a new process."""
         stream._messages, stream._sequence = self._messages, self._sequence + 1
-        stream.began, stream.identity = stream._sequence, "stream-2"
+        stream.began, stream.identity = stream._sequence, "stream-2-again"
         for host in hosts:
             host.start()
             host.ownership.is_joining = True
@@ -234,12 +234,95 @@ def test_a_session_whose_new_host_lost_it_joins_from_the_host_that_gave_it(
     shutil.rmtree(Path(two.tree, "s"))
     before.restore(stream, one, two)
     assert two.ownership.acquire("s") is None
-    with pytest.raises(BadRequest, match="joined without the session, remove") as refused:
+    with pytest.raises(BadRequest, match="run `steno restart` here once all other hosts"):
         one.ownership.acquire("s")
-    mark = Path(one.tree, "s", "journal.mark")
-    assert f"remove {mark} and" in refused.value.message
-    mark.unlink()
+    one.start()
+    one.ownership.is_joining = False
     assert content(one, "s") == line("1")
+
+
+def lose_newest(one: Host, two: Host, three: Host, before: "Copied", stream: MemoryStream) -> None:
+    """Let two hosts have older copies of a session each, and lose the third, and the stream."""
+    write(one, "s", "1")
+    for giver, taker, text in ((one, two, "2"), (two, three, "3")):
+        giver.ownership.release_to("s", taker.hosts.owner)
+        write(taker, "s", text)
+    shutil.rmtree(Path(three.tree, "s"))
+    before.restore(stream, one, two, three)
+    for host in (one, two):
+        with pytest.raises(BadRequest, match="are on the host of ipc:///three: run"):
+            host.ownership.acquire("s")
+
+
+def test_of_older_copies_the_longest_comes_back_once_all_hosts_have_joined(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    lose_newest(one, two, three, Copied(stream), stream)
+    for host in (one, two, three):
+        host.start()
+        host.ownership.is_joining = False
+    assert content(one, "s") == line("1")
+    wanted = line("1") + line("2")
+    # Whoever owns it, the files that begin with the others win.
+    assert content(two, "s") == wanted
+    three.now += 200.0
+    assert content(three, "s") == wanted
+    one.hosts.tell_alive()
+    one.now += 200.0
+    assert content(one, "s") == wanted
+    assert not any(Path(host.tree, "s-kept-1").exists() for host in (one, two, three))
+
+
+def test_an_older_copy_that_differs_from_one_that_clients_changed_is_kept_beside_it(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    lose_newest(one, two, three, Copied(stream), stream)
+    for host in (one, two):
+        host.start()
+        host.ownership.is_joining = False
+    write(one, "s", "other")
+    two.now += 200.0
+    assert content(two, "s") == line("1") + line("other")
+    assert content(two, "s-kept-1") == line("1") + line("2")
+
+
+def test_an_older_copy_of_a_session_whose_owner_lives_leaves_it_the_session(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "1")
+    one.ownership.release_to("s", two.hosts.owner)
+    write(two, "s", "2")
+    before = Copied(stream)
+    before.restore(stream, one, three)
+    for host in (one, three):
+        host.start()
+        host.ownership.is_joining = False
+        host.now += 200.0
+    # The host that had the newest files is dead, and this one has none.
+    assert content(three, "s") == line("1") + line("2")
+    three.hosts.tell_alive()
+    with pytest.raises(Held):
+        one.ownership.acquire("s")
+
+
+def test_an_older_copy_waits_for_the_newest_one_in_a_stream_that_no_host_joined_again(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    one.ownership.release_to("s", two.hosts.owner)
+    before.restore(stream, one, two)
+    # One of another cluster.
+    stream.identity = "stream-3"
+    for host in (one, two):
+        host.start()
+        assert not host.ownership.is_joining
+    with pytest.raises(BadRequest, match="are on the host of ipc:///two") as refused:
+        one.ownership.acquire("s")
+    assert content(two, "s") == line("1")
+    with pytest.raises(Held):
+        one.ownership.acquire("s")
+    assert f"remove {one.tree}/s/journal.mark and join again" in refused.value.message
 
 
 def test_a_session_that_was_restored_since_the_old_copy_comes_back(
@@ -290,7 +373,7 @@ def test_a_copy_from_before_a_loss_does_not_come_back_after_the_next_one(
     for path in list(one.ownership.copies.stale()):
         one.ownership.tidy(path)
     Copied(MemoryStream()).restore(stream, one, two)
-    stream.identity = "stream-3"
+    stream.identity = "stream-3-again"
     assert one.ownership.acquire("s") is None
     assert content(two, "r") == line("old") + line("new")
 
@@ -360,7 +443,7 @@ def test_a_note_of_an_earlier_takeover_says_nothing_of_a_session_that_came_back(
     one.start()
     one.ownership.look_for_losses()
     stream._messages.clear()
-    stream.identity = "stream-2"
+    stream.identity = "stream-2-again"
     one.start()
     assert content(one, "s") == line("1") + line("2") + line("3")
 
@@ -375,7 +458,7 @@ def test_a_note_of_a_takeover_that_failed_says_nothing_after_a_restart(
     one.start()
     one.ownership.look_for_losses()
     stream._messages.clear()
-    stream.identity = "stream-2"
+    stream.identity = "stream-2-again"
     one.start()
     assert content(one, "s") == line("1") + line("2")
 
