@@ -95,6 +95,7 @@ class Writer:
         quotas = services.quotas
         self._account = Account(session) if quotas is None else quotas.account(session)
         self._is_account_short = False
+        self._is_owner_proven = False
 
     @property
     def is_idle(self) -> bool:
@@ -379,6 +380,8 @@ class Writer:
             if applied is None and self._must_be_proven(opened, command):
                 # Another owner may have applied it: only the present one may refuse it.
                 await self._services.read(opened.log.confirm_owner)
+                # The commands that are decided from here on without a wait were in hand before.
+                self._is_owner_proven = True
         except OSError as error:
             failed = self._error_mapping.storage_failed(error)
             raise doubted(failed, command, unknown) from None
@@ -392,7 +395,8 @@ class Writer:
 
     def _must_be_proven(self, opened: Opened, command: Mutation) -> bool:
         """Whether another owner may have applied a command that is not in the files."""
-        return opened.log.has_rivals and self._services.unknown.may_be_applied(command)
+        is_doubtful = opened.log.has_rivals and self._services.unknown.may_be_applied(command)
+        return is_doubtful and not self._is_owner_proven
 
     def _must_be_looked_up(self, opened: Opened, command: Mutation) -> bool:
         """Whether a command with a key that is not in the table may be in the files."""
@@ -413,6 +417,7 @@ class Writer:
 
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
         command, machine, log = item.command, opened.machine, opened.log
+        self._is_owner_proven = False
         if machine.keys.needs_filter:
             if not machine.keys.knows_youngest:
                 self._files.want_recovery_point()
@@ -444,6 +449,7 @@ class Writer:
     def _sealed(self, *, synced: bool = False) -> Batch | None:
         """Close the batch for storing; None if there is nothing to write or to sync."""
         batch, self._batch = self._batch, None
+        self._is_owner_proven = False
         opened, unsynced = self._files.opened, self._files.unsynced
         if batch is None:
             if not synced or opened is None:
