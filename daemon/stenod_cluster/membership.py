@@ -18,9 +18,8 @@ import steno_system as system
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed
 from steno_protocol.replies import ClusterHost, ClusterReport, ClusterSession
-from steno_system.private_files import open_private, read_private
+from steno_system.private_files import read_private
 from stenod.sessions.cluster_member import Elsewhere
-from stenod.store import syncs
 from stenod.store.disk import Disk
 from stenod_cluster import limits
 from stenod_cluster.copies import kept_from
@@ -39,6 +38,7 @@ from stenod_cluster.journal import (
     subject_of_name,
 )
 from stenod_cluster.ownership import Ownership
+from stenod_cluster.trust import replace_durably
 
 
 class Engine(Journal, Announcements, Protocol):
@@ -526,12 +526,8 @@ def host_of(root: Path) -> str:
         BadRequest: the file of the identity is damaged.
     """
     path = root / paths.HOST
-    with suppress(FileExistsError):
-        handle = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with os.fdopen(handle, "wb", buffering=0) as file:
-            file.write(f"{os.urandom(8).hex()}\n".encode())
-            syncs.fsync(handle)
-        syncs.fsync_folder(root)
+    if not path.exists():
+        replace_durably(path, f"{os.urandom(8).hex()}\n".encode())
     found = read_private(path).decode(errors="replace").strip()
     if not found.isalnum() or len(found) > limits.HOST_CHARS_MAX:
         raise BadRequest(

@@ -107,7 +107,8 @@ class Trust:
             self._known[stream] = known
             self._is_saved = False
             if self._root is not None:
-                _replace(self._root / paths.CLUSTER_STREAMS, msgspec.json.encode(self._known))
+                known_streams = msgspec.json.encode(self._known)
+                replace_durably(self._root / paths.CLUSTER_STREAMS, known_streams)
             self._is_saved = True
 
     def end_request(self) -> None:
@@ -124,11 +125,13 @@ def _request_in(root: Path) -> Request:
     return Request.NONE
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_durably(path: Path, data: bytes) -> None:
+    """Write a private file whole, which has its old or its new content whatever ends this."""
     new = path.with_name(f"{path.name}.new")
     handle = open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with os.fdopen(handle, "wb", buffering=0) as file:
+    with os.fdopen(handle, "wb") as file:
         file.write(data)
+        file.flush()
         syncs.fsync(handle)
     new.replace(path)
     syncs.fsync_folder(path.parent)

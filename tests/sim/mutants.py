@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import PropertyMock, patch
+from weakref import WeakSet
 
 import msgspec
 
@@ -232,6 +233,15 @@ def _as_in_the_one_before(log: Log, generations: Sequence[int]) -> Iterator[tupl
     return _new_blocks(log, generations[:1])
 
 
+_proven: WeakSet[Writer] = WeakSet()
+
+
+def _must_be_proven_once(self: Writer, *asked: Any) -> bool:
+    if self._is_owner_proven:
+        _proven.add(self)
+    return self not in _proven and _must_be_proven(self, *asked)
+
+
 def _tentative_head(context: Writer) -> Position:
     opened = context.opened
     return context.feed.head if opened is None else opened.machine.tentative_head
@@ -421,6 +431,7 @@ _find_rename = rename.find
 _put = FileMachine._put
 _replace = JsonlLog.replace
 _sealed = Writer._sealed
+_must_be_proven = Writer._must_be_proven
 _look_up = Writer._look_up
 _repair = FileEnd.repair
 _must_be_looked_up = KeyTable.must_be_looked_up
@@ -692,6 +703,9 @@ MUTANTS = {
     "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
     "a repeat that a stale owner refuses": Mutant(
         [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 129}
+    ),
+    "a proof of the owner that counts for later commands": Mutant(
+        [(Writer, "_must_be_proven", _must_be_proven_once)], {"hosts": 57}
     ),
     # Foreign programs.
     "foreign lines that are not noticed": Mutant(

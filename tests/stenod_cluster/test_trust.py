@@ -81,3 +81,16 @@ def test_the_identity_of_a_root_is_durable(
     host = host_of(tmp_path)
     assert durable[tmp_path.stat().st_ino] == names(tmp_path)
     assert host_of(tmp_path) == host
+
+
+def test_an_identity_whose_writing_was_cut_short_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdopen", end)
+        with pytest.raises(KeyboardInterrupt):
+            host_of(tmp_path)
+    assert host_of(tmp_path) == host_of(tmp_path)
