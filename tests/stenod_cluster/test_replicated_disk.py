@@ -493,6 +493,59 @@ def test_a_takeover_finds_a_changed_old_generation(counted: Host, two: Host) -> 
     assert counted.content("s") == two.content("s")
 
 
+def cut_power(one: Host, *, is_rebuilt: bool) -> None:
+    """Cut the power before the disk has a rewrite, and perhaps once more in the next opening."""
+    one.close()
+    present, past = (Path(one.tree, "s", name) for name in ("context.jsonl", "context_1.jsonl"))
+    data = past.read_bytes()
+    present.unlink()
+    if is_rebuilt:
+        # It was about to give both names their files again.
+        present.write_bytes(data)
+    else:
+        os.link(past, present)
+    one.boot = "boot-2"
+    one.start()
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_rewrite_that_a_power_cut_takes_from_the_disk_stays_done(
+    one: Host, *, kept: int, is_rebuilt: bool
+) -> None:
+    log = one.open("s").log
+    for _ in range(2):
+        log.append(line("1"))
+        log.sync()
+    one.ownership.close()
+    one.start()
+    beginning = Copy(0, 0, kept * len(line("1")))
+    one.open("s").log.replace([beginning] if kept else [], REVERT if kept else CLEAR)
+    wanted = {"context_1.jsonl": 2 * line("1"), "context.jsonl": kept * line("1")}
+    assert wanted.items() <= one.content("s").items()
+    cut_power(one, is_rebuilt=is_rebuilt)
+    log = one.open("s").log
+    assert wanted.items() <= one.content("s").items()
+    log.append(line("3"))
+    log.sync()
+    wanted["context.jsonl"] += line("3")
+    assert wanted.items() <= one.content("s").items()
+
+
+def test_what_was_written_behind_a_rewrite_survives_a_kill(one: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    one.ownership.close()
+    one.start()
+    log = one.open("s").log
+    log.replace([line("2")], CLEAR)
+    log.append(line("3"))
+    one.start()
+    one.open("s")
+    assert one.content("s")["context.jsonl"] == line("2") + line("3")
+
+
 def test_a_folder_that_is_lost_half_way_through_a_rewrite_fails_it(one: Host, two: Host) -> None:
     log = one.open("s").log
     log.append(line("1"))
