@@ -1,9 +1,5 @@
 """Two daemons whose stream is made again: nothing is acknowledged before they join it again."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,22 +11,11 @@ from support.clustered_daemon import clustered_daemon
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster, wait_until
-from support.nats_journals import skip_without_servers
 from support.nats_requests import ask, rebuild
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 SAYS = "made again since this root used it"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    skip_without_servers()
-    # The path of a socket is bounded.
-    with ExitStack() as held:
-        made = Path(tempfile.mkdtemp(prefix="lost-")).resolve()
-        held.callback(shutil.rmtree, made, ignore_errors=True)
-        yield made
 
 
 def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_again(
