@@ -322,7 +322,14 @@ class Copies:
     def _has_joined(self, identity: str) -> bool:
         """Whether a host brought a session into this stream, if under another name."""
         last = self._journal.last(identity) if identity else None
-        return last is not None and last.sequence > self._journal.began()
+        began = self._journal.began()
+        if last is None or last.sequence <= began:
+            return False
+        if last.kind in {Kind.OWN, Kind.CHANGE}:
+            return True
+        # The parts of a session that another host is bringing in come before its name.
+        since = self._journal.read(identity, began, last.sequence)
+        return any(each.kind is Kind.CHANGE for each in since)
 
     def _put_away_all(self, paths: Iterable[str]) -> None:
         """Put away what is at several names, unless another thread opens it."""

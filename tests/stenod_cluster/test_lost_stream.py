@@ -19,7 +19,15 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from stenod_cluster.journal import ForeignStream, JournalLost, Kind, host_of_notes, subject_of_notes
+from stenod_cluster import limits
+from stenod_cluster.journal import (
+    ForeignStream,
+    JournalLost,
+    Kind,
+    Publication,
+    host_of_notes,
+    subject_of_notes,
+)
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import MemoryJournal, MemoryStream
 from support.replicated import Host, line
@@ -284,6 +292,34 @@ def test_an_older_copy_that_differs_from_one_that_clients_changed_is_kept_beside
     two.now += 200.0
     assert content(two, "s") == line("1") + line("other")
     assert content(two, "s-kept-1") == line("1") + line("2")
+
+
+def test_an_older_copy_waits_while_the_newest_one_joins_in_parts(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    one.ownership.release_to("s", two.hosts.owner)
+    write(two, "s", "2")
+    before.restore(stream, one, two)
+    monkeypatch.setattr(limits, "JOURNAL_BODY_BYTES_MAX", 150)
+    monkeypatch.setattr(limits, "JOURNAL_DATA_BYTES_MAX", 50)
+    store, refused = MemoryStream._store, list[BadRequest]()
+
+    def store_and_look(stored_in: MemoryStream, each: Publication, *more: Any) -> Any:
+        outcome = store(stored_in, each, *more)
+        if each.kind is Kind.PART and each.owner.host == "two":
+            with pytest.raises(BadRequest, match="are on the host of ipc:///two") as error:
+                one.ownership.acquire("s")
+            refused.append(error.value)
+        return outcome
+
+    monkeypatch.setattr(MemoryStream, "_store", store_and_look)
+    assert content(two, "s") == line("1") + line("2")
+    assert refused
+    one.now += 200.0
+    assert content(one, "s") == line("1") + line("2")
+    assert stream.names() == ["s"]
 
 
 def test_an_older_copy_of_a_session_whose_owner_lives_leaves_it_the_session(
