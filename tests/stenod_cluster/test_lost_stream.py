@@ -286,6 +286,33 @@ def test_an_older_copy_that_differs_from_one_that_clients_changed_is_kept_beside
     assert content(two, "s-kept-1") == line("1") + line("2")
 
 
+def test_an_older_copy_that_differs_is_kept_beside_it_while_hosts_join_too(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    # The first host is cut off, and knows of no later owner.
+    stream.partition("one")
+    two.now += 100.0
+    write(two, "s", "2")
+    two.ownership.release_to("s", three.hosts.owner)
+    write(three, "s", "3")
+    stream.heal("one")
+    shutil.rmtree(Path(three.tree, "s"))
+    before.restore(stream, one, two, three)
+    write(one, "s", "other")
+    two.now += 200.0
+    # Whether the host that took it over has it is not known before all are there.
+    content(two, "s")
+    for host in (one, two, three):
+        host.start()
+        host.ownership.is_joining = False
+        host.now += 400.0
+        assert content(host, "s") == line("1") + line("other")
+        assert content(host, "s-kept-1") == line("1") + line("2")
+        assert not list(Path(host.tree).rglob("quarantine"))
+
+
 def test_an_older_copy_of_a_session_whose_owner_lives_leaves_it_the_session(
     one: Host, two: Host, three: Host, stream: MemoryStream
 ) -> None:
