@@ -265,10 +265,11 @@ class Ownership:
     def _keep_acknowledged(self, path: str) -> bool:
         """Let files that differ from the journal be another session, if any of it was acknowledged.
 
+        So are those that another host took over: that one may be lost.
         False if not: then all that was acknowledged is where the session came from.
         """
         mark = self.copies.mark(path)
-        if mark is not None and (not mark.sequence or self._is_newer_elsewhere(mark)):
+        if mark is not None and not mark.sequence:
             return False
         return self._keep_beside(path)
 

@@ -212,6 +212,12 @@ class HostWriters(Writers):
         )
         self.host = host
         self._truth = truth
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Leave nothing behind that touches the disk or the journal of the next process."""
+        self._has_ended = True
+        super().end()
 
     def durable(self) -> bytes:
         """The present file as a majority of the servers has it."""
@@ -224,6 +230,8 @@ class HostWriters(Writers):
     async def _read(self, work: Callable[[], T]) -> T:
         await anyio.lowlevel.checkpoint()
         await self.host.mortal.rest()
+        if self._has_ended:
+            raise PowerCut
         return work()
 
     def _reached(self) -> tuple[Disk, int]:

@@ -322,6 +322,33 @@ def test_an_older_copy_waits_while_the_newest_one_joins_in_parts(
     assert stream.names() == ["s"]
 
 
+def test_an_older_copy_that_differs_is_kept_beside_it_while_hosts_join_too(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    # The first host is cut off, and knows of no later owner.
+    stream.partition("one")
+    two.now += 100.0
+    write(two, "s", "2")
+    two.ownership.release_to("s", three.hosts.owner)
+    write(three, "s", "3")
+    stream.heal("one")
+    shutil.rmtree(Path(three.tree, "s"))
+    before.restore(stream, one, two, three)
+    write(one, "s", "other")
+    two.now += 200.0
+    # Whether the host that took it over has it is not known before all are there.
+    content(two, "s")
+    for host in (one, two, three):
+        host.start()
+        host.ownership.is_joining = False
+        host.now += 400.0
+        assert content(host, "s") == line("1") + line("other")
+        assert content(host, "s-kept-1") == line("1") + line("2")
+        assert not list(Path(host.tree).rglob("quarantine"))
+
+
 def test_an_older_copy_of_a_session_whose_owner_lives_leaves_it_the_session(
     one: Host, two: Host, three: Host, stream: MemoryStream
 ) -> None:
@@ -534,17 +561,29 @@ FAMILY = ("s", "s/child")
 
 
 class Lost:
-    """Three hosts that owned a session one after another, none of which knows of a later one."""
+    """Three hosts that owned a session one after another.
 
-    def __init__(self, folder: Path, *, has_old: bool, has_marks: bool = True) -> None:
+    Args:
+        folder: where the hosts' disks are.
+        has_old: the stream that they join is an old copy, which has the session.
+        has_marks: their copies have their marks.
+        is_heard: each former owner knows of the later one.
+    """
+
+    def __init__(
+        self, folder: Path, *, has_old: bool, has_marks: bool = True, is_heard: bool = False
+    ) -> None:
         self.stream = MemoryStream()
         self.hosts = [Host(self.stream, name, str(folder / name / "sessions")) for name in NAMES]
         before = Copied(self.stream)
+        # One that knows of a later owner waits for it.
+        self._also_refused = (BadRequest,) if is_heard else ()
         self.texts = list[str]()
         with pytest.MonkeyPatch.context() as patch:
-            # Each former owner is dead, or cut off.
-            patch.setattr(self.stream, "announce", lambda *_: None)
-            patch.setattr(MemoryJournal, "note_taken", lambda *_: None)
+            if not is_heard:
+                # Each former owner is dead, or cut off.
+                patch.setattr(self.stream, "announce", lambda *_: None)
+                patch.setattr(MemoryJournal, "note_taken", lambda *_: None)
             for host in self.hosts:
                 host.now += 100.0
                 for session in ("s", "s/child"):
@@ -565,7 +604,7 @@ class Lost:
                 host.start()
                 host.ownership.is_joining = is_joining
                 for session in sorted(host.ownership.copies.here()):
-                    with suppress(Held, StorageFailed):
+                    with suppress(Held, StorageFailed, *self._also_refused):
                         host.ownership.acquire(session)
                     if write_after and is_joining and session == "s":
                         with suppress(Held, StorageFailed):
@@ -595,6 +634,19 @@ def test_the_order_in_which_hosts_join_does_not_decide_what_is_visible(
     lost = Lost(tmp_path, has_old=has_old, has_marks=has_marks)
     lost.join(order)
     newest = b"".join(map(line, NAMES))
+    lost.judge({"s": newest, "s/child": newest})
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("has_old", [True, False])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_in_which_hosts_join_does_not_decide_which_older_copy_comes_back(
+    tmp_path: Path, order: Sequence[int], number: int, *, has_old: bool
+) -> None:
+    lost = Lost(tmp_path, has_old=has_old, is_heard=True)
+    shutil.rmtree(Path(lost.hosts[number].tree, "s"))
+    lost.join(order)
+    newest = b"".join(map(line, NAMES[:2] if number == 2 else NAMES))
     lost.judge({"s": newest, "s/child": newest})
 
 

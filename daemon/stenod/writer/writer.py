@@ -406,6 +406,8 @@ class Writer:
 
     async def _open_unchanged(self) -> Opened:
         """Return the open session, with the changes of other programs taken in."""
+        if not self._files.are_ready:
+            self._is_owner_proven = False
         opened = await self.open()
         if not opened.log.is_foreign_changed():
             return opened

@@ -7,6 +7,7 @@ import pytest
 
 from steno_protocol.commands import Clear, Mutation
 from steno_protocol.errors import (
+    Conflict,
     StenoError,
     StorageFailed,
 )
@@ -15,6 +16,7 @@ from stenod.recovery import key_lookup
 from stenod.store.disk import DiskRefused
 from support.lines import append, clear, user
 from support.simulated_disk import SimulatedDisk
+from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, Desk, Sent
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +147,21 @@ async def test_a_proof_covers_nothing_behind_a_wait(disk: SharedDisk, waiting: M
         )
         assert [each.duplicate for each in acks] == [False, bool(lines), False]
         assert disk.proofs == before + 2
+
+
+async def test_a_proof_covers_nothing_behind_an_opening(disk: SharedDisk) -> None:
+    desk = WireDesk(disk)
+    async with desk.open():
+        await desk.do(append_wire("event-1"), event(1))
+        proofs = disk.proofs
+        # The context is closed, as a commit that failed closes it; another host may come first.
+        disk.at_proof = desk.context._files.abandon
+        refused = desk.send(append_wire("event-2", expect="0:9"), event(2))
+        later = desk.send(append_wire("event-3"), event(3))
+        await desk.wait_for(lambda: later.answer is not None)
+        assert isinstance(refused.answer, Conflict)
+        assert not later.ack.duplicate
+        assert disk.proofs == proofs + 2
 
 
 async def test_a_repeat_gets_its_first_answer(disk: SharedDisk) -> None:
