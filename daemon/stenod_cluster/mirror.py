@@ -69,6 +69,7 @@ class Mark(msgspec.Struct, frozen=True):
         stream: the stream that has the message. In another one, its sequence means nothing.
         left: where the daemon is that took the folder over since; empty if none did, and `HERE` if
             that is this one.
+        left_to: the root of that daemon.
     """
 
     sequence: int
@@ -79,6 +80,7 @@ class Mark(msgspec.Struct, frozen=True):
     identity: str = ""
     stream: str = ""
     left: str = ""
+    left_to: str = ""
 
     @property
     def is_left(self) -> bool:

@@ -242,7 +242,7 @@ class Ownership:
             mark = Mark(
                 last.sequence, self.owner.host, made.manifest, self._boot,
                 seen_files(self._disk, handle, made.manifest), identity,
-                self.journal.stream(), last.owner.endpoint,
+                self.journal.stream(), last.owner.endpoint, last.owner.host,
             )  # fmt: skip
             save_mark(self._disk, handle, mark)
         return True
@@ -251,7 +251,8 @@ class Ownership:
         return Mirror(
             self._disk, handle, identity, self.owner.host,
             lambda after: self._messages(path, identity, after, last),
-            self._boot, self.journal.stream(), lambda: self._keep_acknowledged(path),
+            self._boot, self.journal.stream(),
+            lambda: self._keep_acknowledged(path, identity, last),
             lambda name, inode: self.copies.is_beside(path, name, inode),
         )  # fmt: skip
 
@@ -262,15 +263,19 @@ class Ownership:
         with self.opened(path) as handle:
             return self._mirror(handle, path, identity, last.sequence).make() is not None
 
-    def _keep_acknowledged(self, path: str) -> bool:
-        """Let files that differ from the journal be another session, if any of it was acknowledged.
+    def _keep_acknowledged(self, path: str, identity: str, last: int) -> bool:
+        """Let files that differ from the journal be another session, if it may lack their records.
 
-        So are those that another host took over: that one may be lost.
-        False if not: then all that was acknowledged is where the session came from.
+        False if not: nothing of them was acknowledged, or the host that took the folder over, with
+        all that was, has used the session since.
         """
         mark = self.copies.mark(path)
         if mark is not None and not mark.sequence:
             return False
+        if mark is not None and mark.is_left:
+            since = self.journal.read(identity, self.journal.began(), last)
+            if any(each.owner.host == mark.left_to for each in since):
+                return False
         return self._keep_beside(path)
 
     def _keep_beside(self, path: str) -> bool:
@@ -458,7 +463,9 @@ class Ownership:
                 if mark is None or mark.stream != self.journal.stream():
                     return
                 if mark.sequence < note.sequence:
-                    left = msgspec.structs.replace(mark, left=note.owner.endpoint)
+                    left = msgspec.structs.replace(
+                        mark, left=note.owner.endpoint, left_to=note.owner.host
+                    )
                     save_mark(self._disk, handle, left)
 
     def confirm(self, path: str) -> None:

@@ -21,6 +21,7 @@ from steno_protocol.errors import (
 )
 from stenod_cluster import limits
 from stenod_cluster.journal import (
+    Fenced,
     ForeignStream,
     JournalLost,
     Kind,
@@ -347,6 +348,29 @@ def test_an_older_copy_that_differs_is_kept_beside_it_while_hosts_join_too(
         assert content(host, "s") == line("1") + line("other")
         assert content(host, "s-kept-1") == line("1") + line("2")
         assert not list(Path(host.tree).rglob("quarantine"))
+
+
+def test_a_line_that_was_refused_to_a_stale_owner_makes_no_session_beside_the_newest_one(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    stale = one.open("s").log
+    stream.partition("one")
+    two.now += 100.0
+    write(two, "s", "2")
+    stream.heal("one")
+    stale.append(line("refused"))
+    with pytest.raises(Fenced):
+        stale.sync()
+    one.ownership.look_for_losses()
+    before.restore(stream, one, two)
+    assert content(two, "s") == line("1") + line("2")
+    one.now += 200.0
+    assert content(one, "s") == line("1") + line("2")
+    assert stream.names() == ["s"]
+    (aside,) = Path(one.tree, "s", "quarantine").iterdir()
+    assert aside.read_bytes() == line("1") + line("refused")
 
 
 def test_an_older_copy_of_a_session_whose_owner_lives_leaves_it_the_session(
