@@ -375,6 +375,9 @@ def _lose_disk(one: Host, two: Host) -> None:
     for session in ("far", "older"):
         shutil.rmtree(two.steno.root / "sessions" / session)
     assert not (one.steno.root / "sessions/far").exists()
+    listed = one.follow("steno sessions --json").document["sessions"]
+    owners = {each["session"]: each.get("owner") for each in listed}
+    assert owners["far"] == owners["older"] == two.endpoint
     one.follow("steno open ID", ID="far")
     assert (one.steno.root / "sessions/far/context.jsonl").read_text()
     assert two.steno("start").code == 0
