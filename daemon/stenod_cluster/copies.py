@@ -53,6 +53,9 @@ class Copies:
         compare: makes files at a path equal to a session, unless they are newer; returns whether
             they are equal now.
         keep: makes the files at a path another session, too; returns whether it can.
+
+    Attributes:
+        moving: held while a folder is moved, and when this daemon begins to use one.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Copies:
         self._keep = keep
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
+        self.moving = threading.Lock()
 
     @contextmanager
     def opened(self, path: str, *, create: bool = False) -> Generator[int]:
@@ -380,9 +384,12 @@ class Copies:
                 return False
             self.remove_empty(goal, source)
             with self.opened(above) as parent, self.opened(new_above, create=True) as target:
-                if self._disk.stat_name(target, new_name) is not None:
-                    return False
-                self._disk.move(parent, name, target, new_name)
+                with self.moving:
+                    # Others began to use what is below meanwhile, or took the place.
+                    is_used = self._is_used_below(source)
+                    if is_used or self._disk.stat_name(target, new_name) is not None:
+                        return False
+                    self._disk.move(parent, name, target, new_name)
                 self._disk.fsync(target)
                 self._disk.fsync(parent)
             with suppress(OSError):

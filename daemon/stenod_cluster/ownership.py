@@ -10,8 +10,8 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOENT
 from typing import TypeGuard
 
@@ -189,6 +189,7 @@ class Ownership:
                 is_free = alone.enter_context(self.copies.free(path))
                 if not is_free or path in self._folders:
                     continue
+                alone.enter_context(self._using(path))
                 try:
                     folder = self._unjoined(path)
                 except JournalLost:
@@ -542,10 +543,9 @@ class Ownership:
     # --- inside ----------------------------------------------------------------------------------
 
     def _is_used_below(self, path: str) -> bool:
-        return any(
-            name.startswith(f"{path}/") and (folder.lost is None or folder.handles)
-            for name, folder in list(self._folders.items())
-        )
+        folders = list(self._folders.items())
+        used = [name for name, folder in folders if folder.lost is None or folder.handles]
+        return any(name.startswith(f"{path}/") for name in [*used, *list(self._taking)])
 
     def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
         """Drop the recovery points that the mirror made for this disk from the journal's files."""
@@ -564,9 +564,16 @@ class Ownership:
 
     def _acquire(self, path: str, *, create: bool = False, giver: str = "") -> OwnedFolder | None:
         self._check_closed(path)
-        self._taking[path] = None
-        try:
+        with self._using(path):
             return self._taken(path, create=create, giver=giver)
+
+    @contextmanager
+    def _using(self, path: str) -> Generator[None]:
+        """Keep a folder where it is: one above it would move with all that is below."""
+        with self.copies.moving:
+            self._taking[path] = None
+        try:
+            yield
         finally:
             del self._taking[path]
 

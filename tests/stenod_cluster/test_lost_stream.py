@@ -3,6 +3,7 @@
 import copy
 import itertools
 import shutil
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from stenod_cluster.journal import (
     Kind,
     Publication,
     host_of_notes,
+    subject_of_name,
     subject_of_notes,
 )
 from support.cluster_commands import ClusterCommands
@@ -1047,3 +1049,51 @@ def test_what_is_kept_aside_at_an_id_goes_along_with_the_session_that_comes_ther
     assert content(one, "r") == line("1")
     kept_now = [each.read_bytes() for each in Path(one.tree, "r").rglob("*.inode-1*")]
     assert sorted(kept_now) == [line("r"), line("s"), line("s/child")]
+
+
+def leads(stream: MemoryStream, name: str) -> bool:
+    found = stream.last("", subject_of_name(name))
+    return found is not None and found.kind is Kind.NAME
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_a_session_that_joins_while_the_one_above_it_is_put_away_is_at_one_place(
+    one: Host,
+    two: Host,
+    stream: MemoryStream,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_together: bool,
+) -> None:
+    before = Copied(stream)
+    for session in ("f", "f/other"):
+        write(one, session, session)
+    one.ownership.release_to("f", two.hosts.owner)
+    write(two, "f", "more")
+    before.restore(stream, one, two)
+    content(two, "f")
+    ClusterCommands(two).delete("f", "d", 1000)
+    publish, tidied = MemoryJournal.publish, list[str]()
+
+    def tidy_and_publish(journal: MemoryJournal, publications: Sequence[Publication]) -> Any:
+        if publications[0].owner.host == "one" and not tidied:
+            tidied.append("f")
+            # The word that the session above is in the trash comes in another thread.
+            thread = threading.Thread(target=one.ownership.tidy, args=["f"])
+            thread.start()
+            thread.join()
+        return publish(journal, publications)
+
+    monkeypatch.setattr(MemoryJournal, "publish", tidy_and_publish)
+    if is_together:
+        one.ownership.acquire_new(["f/other"])
+    else:
+        one.ownership.acquire("f/other")
+    assert tidied
+    for path in [*one.ownership.copies.here(), *one.ownership.copies.here(paths.TRASH)]:
+        with suppress(Held):
+            one.ownership.acquire(path)
+    there = [name for name in stream.names() if name.endswith("/other")]
+    leading = [name for name in there if leads(stream, name)]
+    assert len(leading) == 1
+    assert one.content(leading[0])["context.jsonl"] == line("f/other")
