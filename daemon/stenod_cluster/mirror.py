@@ -332,7 +332,7 @@ class Mirror:
             if not is_same or known.get(number) != Seen(found.inode, found.modified_s):
                 unread[number] = name
         if len({*checked.values()}) < len(checked):
-            # It has taken back, or a kill in a rebuilding has left, the names of two files to one.
+            # Two names of one file, each of which has to lead to a file of its own.
             return False
         return all(
             self._crc(name, manifest.files[number].size) == manifest.files[number].crc

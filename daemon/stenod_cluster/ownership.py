@@ -789,7 +789,7 @@ class Ownership:
             # Of what this root never acknowledged, another one may have later records.
             self.check_new(path)
         if self._is_newer_elsewhere(mark):
-            again = (
+            remedy = (
                 "run `steno restart` here once all other hosts have joined, then `steno cluster"
                 " join`"
                 if self.is_joining
@@ -798,7 +798,7 @@ class Ownership:
             raise BadRequest(
                 f"the newest records of the session are on the host of {mark.left}: run `steno"
                 " cluster join --again` there first; if that host is lost, or joined without the"
-                f" session, {again}",
+                f" session, {remedy}",
                 session=path,
             )
 

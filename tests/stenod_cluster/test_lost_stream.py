@@ -248,7 +248,6 @@ def test_a_session_whose_new_host_lost_it_joins_from_the_host_that_gave_it(
     with pytest.raises(BadRequest, match="run `steno restart` here once all other hosts"):
         one.ownership.acquire("s")
     one.start()
-    one.ownership.is_joining = False
     assert content(one, "s") == line("1")
 
 
@@ -271,7 +270,6 @@ def test_of_older_copies_the_longest_comes_back_once_all_hosts_have_joined(
     lose_newest(one, two, three, Copied(stream), stream)
     for host in (one, two, three):
         host.start()
-        host.ownership.is_joining = False
     assert content(one, "s") == line("1")
     wanted = line("1") + line("2")
     # Whoever owns it, the files that begin with the others win.
@@ -290,7 +288,6 @@ def test_an_older_copy_that_differs_from_one_that_clients_changed_is_kept_beside
     lose_newest(one, two, three, Copied(stream), stream)
     for host in (one, two):
         host.start()
-        host.ownership.is_joining = False
     write(one, "s", "other")
     two.now += 200.0
     assert content(two, "s") == line("1") + line("other")
@@ -345,7 +342,6 @@ def test_an_older_copy_that_differs_is_kept_beside_it_while_hosts_join_too(
     content(two, "s")
     for host in (one, two, three):
         host.start()
-        host.ownership.is_joining = False
         host.now += 400.0
         assert content(host, "s") == line("1") + line("other")
         assert content(host, "s-kept-1") == line("1") + line("2")
@@ -385,7 +381,6 @@ def test_an_older_copy_of_a_session_whose_owner_lives_leaves_it_the_session(
     before.restore(stream, one, three)
     for host in (one, three):
         host.start()
-        host.ownership.is_joining = False
         host.now += 200.0
     # The host that had the newest files is dead, and this one has none.
     assert content(three, "s") == line("1") + line("2")
@@ -1051,6 +1046,18 @@ def test_what_is_kept_aside_at_an_id_goes_along_with_the_session_that_comes_ther
     assert sorted(kept_now) == [line("r"), line("s"), line("s/child")]
 
 
+def delete_above(one: Host, two: Host, stream: MemoryStream) -> None:
+    """Let a host delete a session while another one, which has one below it, has yet to join."""
+    before = Copied(stream)
+    for session in ("f", "f/other"):
+        write(one, session, session)
+    one.ownership.release_to("f", two.hosts.owner)
+    write(two, "f", "more")
+    before.restore(stream, one, two)
+    content(two, "f")
+    ClusterCommands(two).delete("f", "d", 1000)
+
+
 def leads(stream: MemoryStream, name: str) -> bool:
     found = stream.last("", subject_of_name(name))
     return found is not None and found.kind is Kind.NAME
@@ -1065,14 +1072,7 @@ def test_a_session_that_joins_while_the_one_above_it_is_put_away_is_at_one_place
     *,
     is_together: bool,
 ) -> None:
-    before = Copied(stream)
-    for session in ("f", "f/other"):
-        write(one, session, session)
-    one.ownership.release_to("f", two.hosts.owner)
-    write(two, "f", "more")
-    before.restore(stream, one, two)
-    content(two, "f")
-    ClusterCommands(two).delete("f", "d", 1000)
+    delete_above(one, two, stream)
     publish, tidied = MemoryJournal.publish, list[str]()
 
     def tidy_and_publish(journal: MemoryJournal, publications: Sequence[Publication]) -> Any:
@@ -1097,3 +1097,39 @@ def test_a_session_that_joins_while_the_one_above_it_is_put_away_is_at_one_place
     leading = [name for name in there if leads(stream, name)]
     assert len(leading) == 1
     assert one.content(leading[0])["context.jsonl"] == line("f/other")
+
+
+class Asked:
+    """A lock that says when another thread asks for it while it is held."""
+
+    def __init__(self) -> None:
+        self.lock, self.in_vain = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self.lock.acquire(blocking=False):
+            self.in_vain.set()
+            self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def test_a_folder_is_not_used_at_its_old_place_while_it_is_moved(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_above(one, two, stream)
+    moving, move = Asked(), one.local.move
+    joining = threading.Thread(target=one.ownership.acquire_new, args=[["f/other"]])
+
+    def move_while_one_joins(*names: Any) -> None:
+        joining.start()
+        assert moving.in_vain.wait(60)
+        move(*names)
+
+    monkeypatch.setattr(one.ownership.copies, "moving", moving)
+    monkeypatch.setattr(one.local, "move", move_while_one_joins)
+    one.ownership.tidy("f")
+    joining.join()
+    assert not leads(stream, "f/other")
+    one.ownership.acquire(".trash/1000.d.f/other")
+    assert one.content(".trash/1000.d.f/other")["context.jsonl"] == line("f/other")
